@@ -1,1 +1,16 @@
-"""GShard"""
+"""GShard's sharding annotations for JAX: say which dimension is split, XLA does the rest."""
+
+from importlib.metadata import version
+
+from gshard_annotate.annotate import annotate as annotate
+from gshard_annotate.annotate import mesh_split as mesh_split
+from gshard_annotate.annotate import replicate as replicate
+from gshard_annotate.annotate import split as split
+from gshard_annotate.mesh import make_mesh as make_mesh
+from gshard_annotate.rules import DEFAULT_RULES as DEFAULT_RULES
+from gshard_annotate.rules import Rules as Rules
+from gshard_annotate.rules import rules_scope as rules_scope
+from gshard_annotate.rules import tree_shardings as tree_shardings
+from gshard_annotate.rules import tree_specs as tree_specs
+
+__version__ = version("gshard-annotate")

@@ -1,0 +1,117 @@
+"""What can be known before tracing: rank, unknown mesh axes, axes used twice, divisibility.
+
+A check returns its findings as sentences; `raise_faults` turns all of them into one ValueError.
+"""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+# What one dimension of an array is split over: no mesh axis, one, or several (major to minor).
+MeshAxes = str | tuple[str, ...] | None
+
+_SHORT_DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+def axes_tuple(axes: MeshAxes) -> tuple[str, ...]:
+    """The mesh axes of one dimension, as a tuple."""
+    if axes is None:
+        return ()
+    return (axes,) if isinstance(axes, str) else tuple(axes)
+
+
+def axes_size(axes: MeshAxes, sizes: Mapping[str, int]) -> int:
+    """Into how many parts a dimension falls that is split over `axes`."""
+    return math.prod(sizes[axis] for axis in axes_tuple(axes))
+
+
+def describe(x: Any) -> str:
+    """An array's type and shape as `f32[6,16,8]`."""
+    dtype = str(x.dtype)
+    letters = dtype.rstrip("0123456789")
+    short = _SHORT_DTYPES.get(letters, letters) + dtype[len(letters) :]
+    return f"{short}[{','.join(map(str, x.shape))}]"
+
+
+def describe_mesh(sizes: Mapping[str, int]) -> str:
+    """A mesh's axes as `data=2, expert=4`."""
+    return ", ".join(f"{axis}={size}" for axis, size in sizes.items()) or "no axes"
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the nearest allowed word, or nothing when none is near."""
+    near = difflib.get_close_matches(word, list(allowed), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def raise_faults(who: str, faults: Sequence[str]) -> None:
+    """Raises one ValueError with all faults, or does nothing when there are none."""
+    if len(faults) == 1:
+        raise ValueError(f"{who}: {faults[0]}")
+    if faults:
+        raise ValueError(f"{who}: {len(faults)} faults:\n  " + "\n  ".join(faults))
+
+
+def spec_faults(
+    what: str, shape: Sequence[int], spec: Sequence[MeshAxes], sizes: Mapping[str, int]
+) -> list[str]:
+    """Everything that is wrong with splitting `shape` as `spec` on a mesh of these axis sizes.
+
+    Args:
+      what: The array, as the messages shall call it: `x f32[6,16,8]`.
+      shape: Its shape.
+      spec: The mesh axes of each dimension; no longer than the shape.
+      sizes: Size of each mesh axis.
+    """
+    faults, used = [], {}
+    for dim, axes in enumerate(spec):
+        known = True
+        for axis in axes_tuple(axes):
+            if axis not in sizes:
+                known = False
+                faults.append(_unknown_axis(what, dim, axis, sizes))
+            elif axis in used:
+                faults.append(
+                    f"mesh axis '{axis}' splits dimensions {used[axis]} and {dim} of {what}; "
+                    "a mesh axis can split one dimension only, replicate the other"
+                )
+            used.setdefault(axis, dim)
+        if known and (parts := axes_size(axes, sizes)) and shape[dim] % parts:
+            faults.append(_indivisible(what, dim, shape[dim], axes, parts))
+    return faults
+
+
+def _unknown_axis(what: str, dim: int, axis: str, sizes: Mapping[str, int]) -> str:
+    return (
+        f"dimension {dim} of {what} cannot be split over mesh axis '{axis}': "
+        f"the mesh has {describe_mesh(sizes)}{did_you_mean(axis, sizes)}"
+    )
+
+
+def _indivisible(what: str, dim: int, size: int, axes: MeshAxes, parts: int) -> str:
+    names = axes_tuple(axes)
+    over = f"mesh axis '{names[0]}'" if len(names) == 1 else f"mesh axes {names}"
+    return (
+        f"dimension {dim} of {what} cannot be split over {over} of size {parts} "
+        f"({size} % {parts} = {size % parts}); pad it to {-(-size // parts) * parts} "
+        f"or use an axis of size {_one_of(_divisors(size))}"
+    )
+
+
+def _divisors(size: int) -> list[int]:
+    return [n for n in range(1, size + 1) if size % n == 0]
+
+
+def _one_of(numbers: Sequence[int]) -> str:
+    if len(numbers) > 8:
+        return ", ".join(map(str, numbers[:7])) + f", ... or {numbers[-1]}"
+    head = ", ".join(map(str, numbers[:-1]))
+    return f"{head} or {numbers[-1]}" if head else str(numbers[-1])
+
+
+def mesh_sizes(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh) -> dict[str, int]:
+    """Size of each mesh axis by name."""
+    return dict(mesh.shape)
