@@ -38,7 +38,7 @@ CLAUSE_ENDS = ";；؛፤"
 # U+200B, bidirectional controls, soft hyphen, byte order mark: not spelling, unlike U+200C, U+200D.
 INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\u00ad\ufeff]")
 SOURCE_SIZE = 8192
-TARGET_SIZE = 2048
+TARGET_SIZE = 1536
 
 Table = dict[tuple[str, str], dict[str, str]]  # (origin, English) -> language -> phrase
 

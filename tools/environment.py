@@ -6,6 +6,7 @@ pip otherwise. The recipe's hash is kept in `.venv/gshard.json`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -75,6 +76,7 @@ def ensure(*, development: bool = False) -> pathlib.Path:
         return PYTHON
     if not _usable():
         _make()
+    _LOG.unlink(missing_ok=True)
     print(f"installing into {VENV} (the first time about 1 GB is downloaded)", flush=True)
     install(PYTHON, ["--constraint", str(CONSTRAINTS), *_requirements(development)])
     kinds = ("packages", "development") if development else ("packages",)
@@ -84,22 +86,24 @@ def ensure(*, development: bool = False) -> pathlib.Path:
 
 
 def install(python: pathlib.Path, arguments: Sequence[str], *, log: pathlib.Path = _LOG) -> None:
-    """Installs with the first installer that succeeds; raises Refusal with the reason otherwise.
+    """Installs with the fastest installer that works; raises Refusal with the reason otherwise.
 
     Args:
       python: the interpreter whose environment is changed.
       arguments: what follows `install` on pip's command line.
       log: gets everything that the installers print.
     """
-    reason = "there is neither uv nor pip for this Python; install python3-pip or uv"
+    reasons = []
     for installer in installers(python):
         output, status = _logged([*installer, *arguments], log)
         if status == 0:
             return
-        reason = explain(output, log)
-        if "disk is full" in reason:
+        reasons.append(explain(output, log))
+        # pip may know a mirror that uv does not; no other failure is worth a second try
+        if not _says(output, _NO_NETWORK):
             break
-    raise Refusal(reason)
+    missing = "there is neither uv nor pip for this Python; install python3-pip or uv"
+    raise Refusal(reasons[0] if reasons else missing)
 
 
 def installers(python: pathlib.Path) -> Iterator[list[str]]:
@@ -126,9 +130,9 @@ def find_uv(python: pathlib.Path = PYTHON) -> str | None:
 
 def explain(output: str, log: pathlib.Path = _LOG) -> str:
     """One line for a failed installation."""
-    if any(sign in output for sign in _DISK_FULL):
+    if _says(output, _DISK_FULL):
         return f"the disk is full; {_free_space()}: make room and run this again"
-    if any(sign in output for sign in _NO_NETWORK):
+    if _says(output, _NO_NETWORK):
         return (
             "cannot reach the Python package index; check the network (behind a proxy HTTPS_PROXY,"
             f" with a mirror UV_DEFAULT_INDEX or PIP_INDEX_URL) and run this again; details: {log}"
@@ -196,6 +200,10 @@ def _marker() -> dict[str, str]:
         return {}
 
 
+def _says(output: str, signs: Sequence[str]) -> bool:
+    return any(sign in output for sign in signs)
+
+
 def _free_space() -> str:
     return f"{shutil.disk_usage(ROOT).free / 1e9:.1f} GB are free where {ROOT} lies"
 
@@ -211,15 +219,13 @@ def _logged(command: Sequence[str], log: pathlib.Path) -> tuple[str, int]:
     """Output and exit status of an installer; its lines of progress are shown as they come."""
     variables = {**os.environ, "UV_NO_PROGRESS": "1", "PYTHONUNBUFFERED": "1"}
     lines = []
-    with (
-        log.open("a") as copy,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
-        ) as child,
-    ):
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
+    ) as child:
         for line in child.stdout or ():
             lines.append(line)
-            copy.write(line)
             if line.startswith(_SHOWN):
                 print("  " + line.rstrip(), flush=True)
+    with contextlib.suppress(OSError), log.open("a") as copy:  # on a full disk there is no log
+        copy.writelines(lines)
     return "".join(lines), child.returncode

@@ -53,7 +53,7 @@ def main() -> None:
         if options.python is None:
             print(f"environment ready after {commands.duration(time.monotonic() - start)}")
         outcomes = _run_all(stages(python, options))
-    except environment.Refusal as refusal:
+    except (environment.Refusal, OSError) as refusal:
         sys.exit(f"tools/quickstart: {refusal}")
     except KeyboardInterrupt:
         print("\ntools/quickstart: stopped; the same command goes on from here", file=sys.stderr)

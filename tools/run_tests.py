@@ -38,7 +38,7 @@ def main() -> None:
         python = python or environment.ensure(development=True)
         ensure_browser()
         failed = run_steps(steps(python, options.fast, pytest_arguments))
-    except environment.Refusal as refusal:
+    except (environment.Refusal, OSError) as refusal:
         sys.exit(f"tools/test: {refusal}")
     except KeyboardInterrupt:
         sys.exit(130)
