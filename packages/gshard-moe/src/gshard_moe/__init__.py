@@ -1,1 +1,23 @@
-"""GShard"""
+"""GShard's mixture-of-experts layer for Flax, and the parts it is made of."""
+
+from importlib.metadata import version
+
+from gshard_moe.capacity import capacity as capacity
+from gshard_moe.capacity import explain_capacity as explain_capacity
+from gshard_moe.dispatch import combine_einsum as combine_einsum
+from gshard_moe.dispatch import dispatch_einsum as dispatch_einsum
+from gshard_moe.gating import Routing as Routing
+from gshard_moe.gating import probabilities as probabilities
+from gshard_moe.gating import top1 as top1
+from gshard_moe.gating import top2 as top2
+from gshard_moe.grouping import group as group
+from gshard_moe.grouping import ungroup as ungroup
+from gshard_moe.layer import MoELayer as MoELayer
+from gshard_moe.layer import MoEOutput as MoEOutput
+from gshard_moe.losses import balance_loss as balance_loss
+from gshard_moe.losses import router_z_loss as router_z_loss
+from gshard_moe.statistics import Statistics as Statistics
+from gshard_moe.statistics import statistics as statistics
+from gshard_moe.statistics import summary as summary
+
+__version__ = version("gshard-moe")

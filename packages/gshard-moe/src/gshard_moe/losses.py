@@ -1,0 +1,52 @@
+"""Losses that keep the router balanced and its logits small; padding never counts.
+
+Axes: G groups, S tokens per group, E experts.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+
+def balance_loss(
+    probabilities_GSE: Float[Array, "G S E"],
+    first_expert_GS: Int[Array, "G S"],
+    mask_GS: Bool[Array, "G S"] | None = None,
+) -> Float[Array, ""]:
+    """The paper's auxiliary loss, scaled so that a balanced router gives 1 and a collapsed one E.
+
+    In each group E * sum over experts of (share of tokens whose first choice it is, before any is
+    dropped) * (mean probability): Algorithm 1, line 13, times E squared. Groups count by their
+    tokens without padding, so that padding changes nothing.
+
+    Args:
+      probabilities_GSE: Softmax of the router logits.
+      first_expert_GS: First choice of each token.
+      mask_GS: False for padding.
+    """
+    E = probabilities_GSE.shape[-1]
+    valid_GS1 = _weights(probabilities_GSE, mask_GS)[..., None]
+    count_G = valid_GS1.sum((1, 2))
+    first_GE = (jax.nn.one_hot(first_expert_GS, E) * valid_GS1).sum(1)
+    importance_GE = jnp.where(valid_GS1 > 0, probabilities_GSE, 0.0).sum(1)
+    loss_G = E * (first_GE * importance_GE).sum(-1) / jnp.maximum(count_G, 1)
+    return loss_G.sum() / jnp.maximum(count_G.sum(), 1)
+
+
+def router_z_loss(
+    logits_GSE: Float[Array, "G S E"], mask_GS: Bool[Array, "G S"] | None = None
+) -> Float[Array, ""]:
+    """Mean over tokens of logsumexp(logits) squared (ST-MoE, arXiv 2202.08906, equation 5).
+
+    Args:
+      logits_GSE: Router logits.
+      mask_GS: False for padding.
+    """
+    valid_GS = _weights(logits_GSE, mask_GS)
+    z_GS = jax.nn.logsumexp(logits_GSE.astype(jnp.float32), axis=-1) ** 2
+    return jnp.where(valid_GS > 0, z_GS, 0.0).sum() / jnp.maximum(valid_GS.sum(), 1)
+
+
+def _weights(x_GSE: Array, mask_GS: Array | None) -> Float[Array, "G S"]:
+    ones_GS = jnp.ones(x_GSE.shape[:2], jnp.float32)
+    return ones_GS if mask_GS is None else mask_GS.astype(jnp.float32)
