@@ -1,0 +1,166 @@
+"""The training feed: batches of a temperature mixture, as a function of seed and index.
+
+Languages are mixed by index at the mixture's rates, each is shuffled anew in every epoch, and a
+whole batch is tokenised by one call a side. Global batch i depends on the seed and i alone; a
+process takes its block of rows, so the number of processes may change between two steps. The
+position is one integer.
+
+Axes: B batch (of this process), L length.
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import grain
+import numpy as np
+
+from gshard_m4 import mixture
+from gshard_m4.corpus import Pair
+from gshard_m4.vocabulary import EOS, PAD, Vocabulary
+
+SIDES = ("inputs", "targets")
+Batch = dict[str, np.ndarray]
+
+
+def training_feed(
+    *,
+    mixture_or_task_name: str,
+    task_feature_lengths: Mapping[str, int],
+    batch_size: int,
+    seed: int,
+    process_index: int = 0,
+    process_count: int = 1,
+) -> "Feed":
+    """An endless feed of a mixture's, or one task's, training text.
+
+    Args:
+        mixture_or_task_name: such as `m4_sample` or `m4_sample_de_en`.
+        task_feature_lengths: tokens of a row, `{"inputs": n, "targets": m}`; longer text is cut
+            and still ends with end of sentence.
+        batch_size: rows of a global batch, over all processes.
+        seed: decides the order.
+        process_index: which block of rows is this process's.
+        process_count: number of processes, a divisor of batch_size.
+
+    Raises:
+        ValueError: naming everything that is wrong with the arguments.
+        FileNotFoundError: where a vocabulary is missing.
+    """
+    faults = _faults(task_feature_lengths, batch_size, process_index, process_count)
+    try:
+        described = mixture.find(mixture_or_task_name)
+    except ValueError as error:
+        faults.append(str(error))
+    if faults:
+        raise ValueError("training_feed: " + "; ".join(faults))
+    corpus = described.corpus
+    vocabularies = {
+        "inputs": Vocabulary(corpus.source_vocabulary),
+        "targets": Vocabulary(corpus.target_vocabulary),
+    }
+    rows = batch_size // process_count
+    batches = _pairs(described, seed).batch(rows, batch_fn=list)[process_index::process_count]
+    encoder = _Encoder(vocabularies, dict(task_feature_lengths))
+    return Feed(batches.map(encoder), {side: v.size for side, v in vocabularies.items()})
+
+
+class Feed:
+    """An iterator over this process's rows of the global batches, with a position to save.
+
+    Each batch has `encoder_input_tokens`, `decoder_target_tokens`, `decoder_input_tokens` and
+    `decoder_loss_weights`, int32[B, L].
+    """
+
+    def __init__(self, batches: grain.MapDataset, vocabulary_sizes: Mapping[str, int]):
+        self.vocabulary_sizes = dict(vocabulary_sizes)
+        self._batches = batches
+        self._next = 0
+        self._iterator = self._start()
+
+    def __iter__(self) -> "Feed":
+        return self
+
+    def __next__(self) -> Batch:
+        batch = next(self._iterator)
+        self._next += 1
+        return batch
+
+    def get_state(self) -> dict[str, int]:
+        """The index of the next global batch."""
+        return {"next_batch": self._next}
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Goes to a position, of this feed or of one with another number of processes."""
+        if set(state) != {"next_batch"} or state["next_batch"] < 0:
+            raise ValueError(f"set_state: expected {{'next_batch': index >= 0}}, got {dict(state)}")
+        self.close()
+        self._next = int(state["next_batch"])
+        self._iterator = self._start()
+
+    def close(self) -> None:
+        """Stops reading ahead."""
+        self._iterator.close()
+
+    def _start(self) -> grain.DatasetIterator:
+        options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
+        iterator = iter(self._batches[self._next :].to_iter_dataset(options))
+        return iterator
+
+
+def _faults(
+    lengths: Mapping[str, int], batch_size: int, process_index: int, process_count: int
+) -> list[str]:
+    faults = []
+    bad = {side: lengths.get(side) for side in SIDES if lengths.get(side, 0) < 1}
+    if bad or set(lengths) - set(SIDES):
+        faults.append(
+            f"task_feature_lengths must be {{'inputs': n, 'targets': m}} with n, m >= 1,"
+            f" got {dict(lengths)}"
+        )
+    if not 0 <= process_index < process_count:
+        faults.append(f"process_index {process_index} is not in 0..{process_count - 1}")
+    elif batch_size < 1 or batch_size % process_count:
+        faults.append(f"batch_size {batch_size} is not a multiple of {process_count} processes")
+    return faults
+
+
+def _pairs(described: mixture.Mixture, seed: int) -> grain.MapDataset:
+    """All pairs of the mixture without end, in the order of the seed."""
+    corpus = described.corpus
+    parts = []
+    for language in described.rates:
+        task = corpus.task_name(language)
+        # Its own order for each language, whatever other languages the mixture has.
+        words = np.random.SeedSequence([seed, zlib.crc32(task.encode())]).generate_state(1)
+        source = grain.MapDataset.source(corpus.pairs[language]["train"])
+        parts.append(source.shuffle(seed=int(words[0])).repeat())
+    return grain.MapDataset.mix(parts, weights=list(described.rates.values()))
+
+
+class _Encoder:
+    """Turns a list of pairs into the arrays of a batch."""
+
+    def __init__(self, vocabularies: Mapping[str, Vocabulary], lengths: Mapping[str, int]):
+        self._vocabularies = vocabularies
+        self._lengths = lengths
+
+    def __call__(self, pairs: Sequence[Pair]) -> Batch:
+        sources, targets = zip(*pairs, strict=True)
+        inputs_BL = self._encode("inputs", sources)
+        targets_BL = self._encode("targets", targets)
+        shifted_BL = np.zeros_like(targets_BL)
+        shifted_BL[:, 1:] = targets_BL[:, :-1]
+        return {
+            "encoder_input_tokens": inputs_BL,
+            "decoder_target_tokens": targets_BL,
+            "decoder_input_tokens": shifted_BL,
+            "decoder_loss_weights": (targets_BL != PAD).astype(np.int32),
+        }
+
+    def _encode(self, side: str, texts: Sequence[str]) -> np.ndarray:
+        length = self._lengths[side]
+        ids_BL = np.full((len(texts), length), PAD, np.int32)
+        for row, ids in zip(ids_BL, self._vocabularies[side].encode_batch(texts), strict=True):
+            kept = [*ids[: length - 1], EOS]
+            row[: len(kept)] = kept
+        return ids_BL

@@ -1,0 +1,80 @@
+"""SentencePiece vocabularies: ids of text and back. Pad is 0, end of sentence 1, unknown 2."""
+
+import pathlib
+from collections.abc import Iterable, Sequence
+
+import sentencepiece
+
+PAD, EOS, UNK = 0, 1, 2
+
+
+class Vocabulary:
+    """A SentencePiece model that is read once and encodes many texts at a time."""
+
+    def __init__(self, path: str | pathlib.Path):
+        self.path = pathlib.Path(path)
+        if not self.path.is_file():
+            raise FileNotFoundError(
+                f"vocabulary: no file {str(self.path)!r}; give the path of a SentencePiece .model"
+            )
+        self._model = sentencepiece.SentencePieceProcessor()
+        self._model.LoadFromSerializedProto(self.path.read_bytes())
+        found = self._model.pad_id(), self._model.eos_id(), self._model.unk_id()
+        if found != (PAD, EOS, UNK):
+            raise ValueError(
+                f"vocabulary: {str(self.path)!r} has pad, eos, unk at {found}, required are"
+                f" {(PAD, EOS, UNK)}; train it with gshard_m4.vocabulary.train"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of pieces."""
+        return self._model.get_piece_size()
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, without end of sentence, on the calling thread."""
+        return self._model.encode(list(texts), num_threads=1)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids up to the first end of sentence; padding and unknown ids are dropped."""
+        kept = []
+        for i in map(int, ids):
+            if i == EOS:
+                break
+            if UNK < i < self.size:
+                kept.append(i)
+        return self._model.decode(kept)
+
+
+def train(
+    texts: Iterable[str],
+    path: str | pathlib.Path,
+    *,
+    size: int,
+    character_coverage: float = 0.9995,
+    byte_fallback: bool = False,
+    required_chars: str = "",
+) -> None:
+    """Writes a unigram SentencePiece model of `size` pieces, learnt from texts, to path.
+
+    Spelling stays as it is (no Unicode normalisation, case or joiners are lost), digits are split.
+    With `byte_fallback`, characters beyond `character_coverage` become bytes, else unknown.
+    """
+    with pathlib.Path(path).open("wb") as out:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_writer=out,
+            vocab_size=size,
+            model_type="unigram",
+            character_coverage=character_coverage,
+            byte_fallback=byte_fallback,
+            required_chars=required_chars,
+            normalization_rule_name="identity",
+            split_digits=True,
+            pad_id=PAD,
+            eos_id=EOS,
+            unk_id=UNK,
+            bos_id=-1,
+            num_threads=2,
+            minloglevel=1,
+        )
