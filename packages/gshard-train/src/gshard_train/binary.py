@@ -1,0 +1,76 @@
+"""What the binaries share: flags, help, and faults as lines with exit code 2."""
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from absl import app, flags
+from absl import logging as absl_logging
+
+from gshard_train import config, errors
+
+USER_ERROR = 2
+INTERRUPTED = 130
+_HELP = {"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"}
+
+
+def run(program: str, description: str, main: Callable[[config.LoadedConfig], None]) -> None:
+    """Parses the command line, loads the configuration and calls `main` with it.
+
+    Args:
+      program: its name in messages, such as `gshard-train`.
+      description: what `--help` prints above the flags.
+      main: called with the loaded configuration.
+    """
+    if "gin_file" not in flags.FLAGS:
+        config.define_flags()
+
+    def parse(arguments: Sequence[str]) -> list[str]:
+        if _HELP & set(arguments[1:]):
+            print(
+                f"{description}\n{flags.FLAGS.module_help(config)}\n\n--helpfull shows absl's too."
+            )
+            sys.exit(0)
+        try:
+            return flags.FLAGS(config.gin_arguments(arguments))
+        except flags.Error as error:
+            sys.exit(_report(program, errors.UserError(f"{error}; --help lists the flags")))
+
+    def guarded(arguments: Sequence[str]) -> int:
+        _show_own_information()
+        try:
+            main(_load(arguments))
+        except errors.UserError as error:
+            return _report(program, error)
+        except KeyboardInterrupt as interruption:
+            print(f"{program}: {interruption or 'interrupted'}", file=sys.stderr)
+            return INTERRUPTED
+        return 0
+
+    app.run(guarded, flags_parser=parse)
+
+
+def _show_own_information() -> None:
+    """Logs at INFO level what our packages say; what libraries say only from WARNING on."""
+    if flags.FLAGS["verbosity"].present:
+        return
+    absl_logging.set_verbosity(absl_logging.INFO)
+    absl_logging.get_absl_handler().addFilter(
+        lambda record: record.levelno > logging.INFO or "gshard" in record.pathname
+    )
+
+
+def _load(arguments: Sequence[str]) -> config.LoadedConfig:
+    if extra := list(arguments[1:]):
+        hint = f"--gin_file={extra[0]}" if extra[0].endswith(".gin") else "--gin.NAME=value"
+        raise errors.UserError(f"unexpected argument '{extra[0]}'; did you mean {hint}?")
+    values = flags.FLAGS
+    return config.load(values.gin_file, values.gin_bindings, values.gin_search_paths)
+
+
+def _report(program: str, error: errors.UserError) -> int:
+    if flags.FLAGS.is_parsed() and absl_logging.level_debug():
+        traceback.print_exception(error)
+    print(errors.report(program, error), file=sys.stderr)
+    return USER_ERROR

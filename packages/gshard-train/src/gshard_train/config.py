@@ -1,0 +1,140 @@
+"""Configuration: gin at the edge of the trainer, and nowhere else.
+
+    python -m gshard_train.train --gin_file=gshard_m4/configs/quickstart.gin \
+        --gin.MODEL_DIR="'/tmp/model'" --gin.TRAIN_STEPS=200
+
+`load` reads files and flags (`gin_files`, which answers at once), imports what they name and checks
+every name (`gin_names`), and gives gin one text. `LoadedConfig.call` runs a function with what is
+bound to it.
+"""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gin
+from absl import flags
+from gin.config import interactive_mode
+
+from gshard_train import gin_files, gin_names
+from gshard_train.errors import UserError, reported_as_user_error
+
+SAVED_NAME = "config.gin"
+_EXAMPLE = "--gin_file=gshard_m4/configs/quickstart.gin --gin.MODEL_DIR=\"'/path/to/model'\""
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedConfig:
+    """A configuration that gin has read.
+
+    Attributes:
+      text: the effective configuration, one gin text that runs again as the only `--gin_file`.
+    """
+
+    text: str
+    _resolved: gin_names.Resolved = dataclasses.field(repr=False)
+
+    def call(self, name: str, **given: Any) -> Any:
+        """Calls the function of a full name with its bound arguments and with `given`.
+
+        A `ValueError` or a missing file while gin builds the arguments (a mesh, a model) becomes a
+        `UserError`; what the function itself raises is left as it is.
+
+        Args:
+          name: for example `gshard_train.training.train`.
+          **given: arguments from the caller, which win over bound ones.
+
+        Raises:
+          UserError: if an argument is neither bound nor given.
+        """
+        target = gin_names.find(name)
+        bound = self._resolved.bound
+        missing = [p for p in gin_names.missing_arguments(target, bound) if p not in given]
+        if missing:
+            lines = (
+                f"{name} needs {parameter} and nothing binds it; "
+                f"add {target.path}.{parameter} = VALUE to the gin file"
+                for parameter in missing
+            )
+            raise UserError(*lines)
+        arguments: Mapping[str, Any] = {}
+        if any(other == target for _, other, _ in bound):
+            with reported_as_user_error():
+                arguments = gin.get_bindings(target.function)
+        return target.function(**{**arguments, **given})
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines T5X's gin flags; `--gin.NAME=value` is handled by `gin_arguments`."""
+    flags.DEFINE_multi_string(
+        "gin_file",
+        [],
+        "A gin file, by path or by package (gshard_m4/configs/quickstart.gin). Repeatable: later "
+        "files override earlier ones.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_multi_string(
+        "gin_bindings",
+        [],
+        "One gin statement, after all files; --gin.NAME=value is the short form. Repeatable.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_list(
+        "gin_search_paths",
+        [],
+        "Comma-separated directories in which gin files are looked for.",
+        flag_values=flag_values,
+    )
+
+
+def gin_arguments(arguments: Sequence[str]) -> list[str]:
+    """A command line in which each `--gin.NAME=value` is spelt `--gin_bindings=NAME = value`."""
+    spelt = []
+    for argument in arguments:
+        name, dot, binding = argument.partition(".")
+        if dot and name in ("--gin", "-gin"):
+            left, equals, right = binding.partition("=")
+            argument = f"--gin_bindings={left} = {right}" if equals else f"--gin_bindings={left}"
+        spelt.append(argument)
+    return spelt
+
+
+def load(
+    files: Sequence[str], bindings: Sequence[str] = (), search_paths: Sequence[str] = ()
+) -> LoadedConfig:
+    """Reads gin files and bindings and gives them to gin.
+
+    Raises:
+      UserError: with all faults that can be seen without imports, else with all unknown names.
+    """
+    if not files and not bindings:
+        raise UserError(f"--gin_file is missing; for example {_EXAMPLE}")
+    resolved = gin_names.resolve(gin_files.read(files, bindings, search_paths))
+    gin.clear_config()
+    # Not finalized: libraries imported later may still register configurables of their own.
+    with interactive_mode(), reported_as_user_error():
+        gin.parse_config(resolved.text)
+    return LoadedConfig(resolved.text, resolved)
+
+
+def save(text: str, model_dir: str | os.PathLike[str]) -> None:
+    """Writes an effective configuration to `config.gin` in `model_dir`, whole or not at all.
+
+    One that is there already and says something else is kept as `config.1.gin` and so on.
+    """
+    os.makedirs(model_dir, exist_ok=True)
+    path = os.path.join(model_dir, SAVED_NAME)
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+        if file.read() == text:
+            return
+        number = 1
+        while os.path.exists(os.path.join(model_dir, f"config.{number}.gin")):
+            number += 1
+        os.link(path, os.path.join(model_dir, f"config.{number}.gin"))
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".new", path)
