@@ -204,4 +204,4 @@ def _param(value: Array, *names: str) -> nnx.Param:
 
     Named so, they survive Flax's bridge to Linen; other metadata becomes an empty spec there.
     """
-    return nnx.Param(value, sharding_names=names, eager_sharding=False)
+    return nnx.Param(value, out_sharding=names, eager_sharding=False)

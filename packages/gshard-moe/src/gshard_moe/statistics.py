@@ -53,7 +53,7 @@ def statistics(
     valid_GS = jnp.ones((G, S), bool) if mask_GS is None else mask_GS
     kept_GSK = routing.kept_GSK.astype(jnp.float32)
     load_GSE = (jax.nn.one_hot(routing.expert_GSK, E) * kept_GSK[..., None]).sum(2)
-    reached_GSJ = jax.nn.one_hot(kept_GSK.sum(-1), K + 1)
+    reached_GSJ = jax.nn.one_hot(routing.kept_GSK.sum(-1), K + 1)
     entropy_GS = -jnp.where(p_GSE > 0, p_GSE * jnp.log(jnp.maximum(p_GSE, 1e-38)), 0.0).sum(-1)
     # Side by side, so that devices add up once and not once per figure.
     parts = [
