@@ -5,7 +5,9 @@ from importlib.metadata import version
 from gshard_moe.capacity import capacity as capacity
 from gshard_moe.capacity import explain_capacity as explain_capacity
 from gshard_moe.dispatch import combine_einsum as combine_einsum
+from gshard_moe.dispatch import combine_gather as combine_gather
 from gshard_moe.dispatch import dispatch_einsum as dispatch_einsum
+from gshard_moe.dispatch import dispatch_gather as dispatch_gather
 from gshard_moe.gating import Routing as Routing
 from gshard_moe.gating import probabilities as probabilities
 from gshard_moe.gating import top1 as top1

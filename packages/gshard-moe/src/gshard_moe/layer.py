@@ -21,7 +21,7 @@ from gshard_moe.gating import Routing, SecondExpert, probabilities, top2
 from gshard_moe.losses import balance_loss, router_z_loss
 from gshard_moe.statistics import Statistics, statistics
 
-Dispatch = Literal["einsum"]
+Dispatch = Literal["einsum", "gather"]
 
 # Fan-in of one expert, not of all together.
 _KERNEL_INIT = nnx.initializers.lecun_normal(batch_axis=(0,))
@@ -196,7 +196,10 @@ class MoELayer(nnx.Module):
             raise ValueError(f"MoELayer: {'; '.join(faults)}")
 
 
-_DISPATCH = {"einsum": (dispatching.dispatch_einsum, dispatching.combine_einsum)}
+_DISPATCH = {
+    "einsum": (dispatching.dispatch_einsum, dispatching.combine_einsum),
+    "gather": (dispatching.dispatch_gather, dispatching.combine_gather),
+}
 
 
 def _param(value: Array, *names: str) -> nnx.Param:
