@@ -37,7 +37,7 @@ SENTENCE_ENDS = ".!?…。．！？।॥۔؟።፧។៕။։"
 CLAUSE_ENDS = ";；؛፤"
 # U+200B, bidirectional controls, soft hyphen, byte order mark: not spelling, unlike U+200C, U+200D.
 INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\u00ad\ufeff]")
-SOURCE_SIZE = 8192
+SOURCE_SIZE = 12288
 TARGET_SIZE = 1536
 
 Table = dict[tuple[str, str], dict[str, str]]  # (origin, English) -> language -> phrase
@@ -132,7 +132,7 @@ def train_vocabularies(folder: pathlib.Path) -> None:
         [source for source, _ in train],
         folder / sample.SOURCE_MODEL,
         size=SOURCE_SIZE,
-        character_coverage=0.9995,
+        character_coverage=0.997,
         byte_fallback=True,
     )
     vocabulary.train(
