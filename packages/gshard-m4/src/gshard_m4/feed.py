@@ -9,7 +9,7 @@ microseconds an example with a hundred languages, `order.py` takes 2 for the sam
 Axes: B batch (of this process), L length.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import grain
 import numpy as np
@@ -106,8 +106,7 @@ class Feed:
 
     def _start(self) -> grain.DatasetIterator:
         options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
-        iterator = iter(self._batches[self._next :].to_iter_dataset(options))
-        return iterator
+        return iter(self._batches[self._next :].to_iter_dataset(options))
 
 
 def _faults(

@@ -52,13 +52,13 @@ def _script(stem: str, subtag: str) -> str | None:
     """The script that a subtag names, '' for a region, None for what is neither."""
     if subtag in _SCRIPTS:
         return _SCRIPTS[subtag]
-    if _BY_ALIAS.get(stem, None) is _BY_ALIAS["zh"] and subtag in ("tw", "hk", "mo"):
+    if _BY_ALIAS.get(stem) is _BY_ALIAS["zh"] and subtag in ("tw", "hk", "mo"):
         return "Hant"
     return "" if re.fullmatch("[a-z]{2}|[0-9]{3}", subtag) else None
 
 
 def _unknown(code: str) -> str:
-    spellings = {alias: lang for alias, lang in _BY_ALIAS.items()} | _BY_NAME
+    spellings = _BY_ALIAS | _BY_NAME
     near = difflib.get_close_matches(code.casefold(), list(spellings), n=12, cutoff=0.5)
     found = list(dict.fromkeys(f"{spellings[n].code} ({spellings[n].name})" for n in near))[:4]
     ask = f"; did you mean {', '.join(found)}?" if found else ""

@@ -12,7 +12,7 @@ from gshard_m4.corpus import Corpus
 
 TEMPERATURE = 5.0
 
-# Mixture name -> module with a function `corpus()`. A module is imported when its name is asked for.
+# Mixture name -> module with a function `corpus()`, imported when its name is asked for.
 _MODULES = {"m4_sample": "gshard_m4.sample.corpus"}
 
 

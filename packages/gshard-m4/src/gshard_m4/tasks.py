@@ -55,5 +55,7 @@ def _dataset(
     corpus: Corpus, language: str, split: str, shuffle_files: bool, seed: int | None = None
 ) -> tf.data.Dataset:
     del shuffle_files, seed  # One list in memory; seqio shuffles it where asked.
-    sources, targets = zip(*corpus.pairs[language][split], strict=True)
-    return tf.data.Dataset.from_tensor_slices({"inputs": sources, "targets": targets})
+    pairs = corpus.pairs[language][split]
+    return tf.data.Dataset.from_tensor_slices(
+        {"inputs": [source for source, _ in pairs], "targets": [english for _, english in pairs]}
+    )
