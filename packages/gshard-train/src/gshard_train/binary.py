@@ -1,6 +1,7 @@
 """What the binaries share: flags, help, and faults as lines with exit code 2."""
 
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -23,6 +24,8 @@ def run(program: str, description: str, main: Callable[[config.LoadedConfig], No
       description: what `--help` prints above the flags.
       main: called with the loaded configuration.
     """
+    # TensorFlow only reads data and writes events here; its start-up messages help nobody.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "gin_file" not in flags.FLAGS:
         config.define_flags()
 

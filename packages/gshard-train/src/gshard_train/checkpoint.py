@@ -1,0 +1,246 @@
+"""Checkpoints of a run with orbax: what to go on from, whole or not there at all.
+
+`<model_dir>/checkpoints/<step>/` holds the state, as named tensors, and the training feed's
+position. A step's directory gets its name when everything in it is written.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from absl import logging
+from etils import epath
+from orbax.checkpoint.checkpoint_managers import LatestN
+
+from gshard_train.errors import UserError
+
+DIRECTORY = "checkpoints"
+_STATE, _FEED = "state", "feed"
+_SHOWN = 20  # tensors named in one message
+
+
+class Checkpointer:
+    """Saves and restores the state of a run. Usable in a `with` block.
+
+    Reading changes nothing on disk: the directory is made, and what a killed run left half-written
+    is removed, with the first `save`.
+
+    Args:
+      model_dir: the run's directory; the checkpoints are in `checkpoints` below it.
+      keep: how many of the newest checkpoints stay.
+      asynchronous: write to disk in the background; `save` returns when it has copied the state.
+    """
+
+    def __init__(
+        self, model_dir: str | os.PathLike[str], *, keep: int = 3, asynchronous: bool = True
+    ):
+        if keep < 1:
+            raise ValueError(f"Checkpointer: keep={keep} must be at least 1")
+        path = os.fspath(model_dir)
+        self._directory = epath.Path(path if "://" in path else os.path.abspath(path)) / DIRECTORY
+        self._keep = keep
+        self._asynchronous = asynchronous
+        self._manager: ocp.CheckpointManager | None = None
+        self._reported: set[int] = set()
+
+    def __enter__(self) -> "Checkpointer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def save(self, step: int, state: Any, feed_state: Mapping[str, Any]) -> bool:
+        """Saves a tree of arrays and a feed's position; False if the step is there already.
+
+        The arrays may be donated or changed afterwards. An error of the previous save in the
+        background is raised here.
+        """
+        self.wait()
+        if (self._directory / str(step)).exists():
+            if not self._damage(step):
+                return False
+            self._move_aside(step)
+        return self._writer().save(
+            step,
+            args=ocp.args.Composite(
+                **{
+                    _STATE: ocp.args.PyTreeSave(_nested(state)),
+                    _FEED: ocp.args.JsonSave(dict(feed_state)),
+                }
+            ),
+            force=True,
+        )
+
+    def latest_step(self) -> int | None:
+        """The newest step that can be read; what cannot is left alone and warned about."""
+        self.wait()
+        for step in sorted(self._steps(), reverse=True):
+            if not (damage := self._damage(step)):
+                return step
+            if step not in self._reported:
+                self._reported.add(step)
+                logging.warning(
+                    "Checkpoint %d in %s cannot be read (%s); looking for an older one.",
+                    step,
+                    self._directory,
+                    damage,
+                )
+        return None
+
+    def restore(self, step: int, abstract_state: Any) -> tuple[Any, dict[str, Any]]:
+        """The state of a step, laid out as asked for, and the feed's position.
+
+        Args:
+          step: one of the saved steps.
+          abstract_state: the tree that was saved, with `jax.ShapeDtypeStruct`s that carry the
+            shardings wanted now; they need not be those of the run that saved.
+
+        Raises:
+          UserError: naming every tensor that is missing, left over or of another shape or dtype.
+        """
+        self.wait()
+        if step not in (steps := self._steps()):
+            have = ", ".join(map(str, sorted(steps))) or "none"
+            raise UserError(f"there is no checkpoint {step} in {self._directory}; there is {have}")
+        wanted = _nested(abstract_state)
+        saved = self._metadata(step)[_STATE]
+        names = _by_name(saved), _by_name(wanted)
+        if differences := list(_differences(*names)):
+            raise UserError(self._refusal(step, differences, len({*names[0], *names[1]})))
+        with _reader() as reader:
+            restored = reader.restore(
+                self._directory / str(step),
+                args=ocp.args.Composite(
+                    **{
+                        _STATE: ocp.args.PyTreeRestore(
+                            wanted,
+                            restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+                        ),
+                        _FEED: ocp.args.JsonRestore(),
+                    }
+                ),
+            )
+        leaves = [_at(restored[_STATE], path) for path, _ in _leaves(abstract_state)]
+        return jax.tree.unflatten(jax.tree.structure(abstract_state), leaves), restored[_FEED]
+
+    def wait(self) -> None:
+        """Returns when what was saved is on disk; raises what went wrong meanwhile."""
+        if self._manager:
+            self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits for the last save and ends the background threads."""
+        if self._manager:
+            self._manager.close()
+            self._manager = None
+
+    def _writer(self) -> ocp.CheckpointManager:
+        if self._manager is None:
+            self._manager = ocp.CheckpointManager(
+                self._directory,
+                options=ocp.CheckpointManagerOptions(
+                    preservation_policy=LatestN(n=self._keep),
+                    cleanup_tmp_directories=True,
+                    enable_async_checkpointing=self._asynchronous,
+                ),
+            )
+        return self._manager
+
+    def _steps(self) -> list[int]:
+        return ocp.utils.checkpoint_steps(self._directory) if self._directory.exists() else []
+
+    def _metadata(self, step: int) -> Any:
+        with _reader() as reader:
+            return reader.metadata(self._directory / str(step)).item_metadata
+
+    def _damage(self, step: int) -> str:
+        """Why a step cannot be read, or nothing."""
+        directory = self._directory / str(step)
+        for part in (_STATE, _FEED):
+            if not (directory / part).exists():
+                return f"{part} is missing"
+        try:
+            metadata = self._metadata(step)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".split("\n")[0]
+        if metadata.get(_STATE) is None:
+            return "the list of tensors is missing"
+        return ""
+
+    def _move_aside(self, step: int) -> None:
+        aside = self._directory / f"{step}.damaged"
+        if aside.exists():
+            aside.rmtree()
+        (self._directory / str(step)).rename(aside)
+        logging.warning("Moved the damaged checkpoint %d to %s.", step, aside)
+
+    def _refusal(self, step: int, differences: list[str], count: int) -> str:
+        shown = differences[:_SHOWN]
+        if len(differences) > _SHOWN:
+            shown.append(f"and {len(differences) - _SHOWN} more")
+        return "\n".join(
+            [
+                f"checkpoint {step} in {self._directory} is of another model: "
+                f"{len(differences)} of {count} tensors differ. Nothing was changed. Use the "
+                "config.gin beside it, or another MODEL_DIR for this model",
+                *(f"  {line}" for line in shown),
+            ]
+        )
+
+
+def _reader() -> ocp.Checkpointer:
+    return ocp.Checkpointer(
+        ocp.CompositeCheckpointHandler(
+            **{_STATE: ocp.PyTreeCheckpointHandler(), _FEED: ocp.JsonCheckpointHandler()}
+        )
+    )
+
+
+def _leaves(tree: Any) -> list[tuple[tuple[str, ...], Any]]:
+    """Each leaf with the names on its way: keys, attributes, indices."""
+    return [
+        (tuple(jax.tree_util.keystr((key,), simple=True) for key in path), leaf)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    ]
+
+
+def _nested(tree: Any) -> dict[str, Any]:
+    """A tree as dicts of dicts, so that a checkpoint can be read without the classes in it."""
+    nested: dict[str, Any] = {}
+    for path, leaf in _leaves(tree):
+        inner = nested
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[path[-1]] = leaf
+    return nested
+
+
+def _at(nested: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        nested = nested[name]
+    return nested
+
+
+def _by_name(tree: Any) -> dict[str, Any]:
+    return {"/".join(path): leaf for path, leaf in _leaves(tree)}
+
+
+def _differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    # Parameters first: what the optimizer holds differs wherever they do.
+    for name in sorted({*saved, *wanted}, key=lambda name: (not name.startswith("params"), name)):
+        if name not in saved:
+            yield f"{name} {_shape(wanted[name])} is not in the checkpoint"
+        elif name not in wanted:
+            yield f"{name} {_shape(saved[name])} is not in the model"
+        elif _shape(saved[name]) != _shape(wanted[name]):
+            yield (
+                f"{name} is {_shape(saved[name])} in the checkpoint "
+                f"and {_shape(wanted[name])} in the model"
+            )
+
+
+def _shape(array: Any) -> str:
+    return f"{np.dtype(array.dtype).name}{list(array.shape)}"
