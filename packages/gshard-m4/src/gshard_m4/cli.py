@@ -129,7 +129,7 @@ def _summary(scores: "Scores") -> str:
 
 
 def _split_summary(split: "SplitScores", scores: "Scores") -> list[str]:
-    from gshard_m4.scores import best_and_worst
+    from gshard_m4.scores import SHORT_FOR_BLEU, best_and_worst
 
     lines = [f"{split.title} ({split.name}), checkpoint step {split.checkpoint_step}"]
     kinds = [("", split.macro), (f", fewer than {scores.min_phrases} phrases", split.macro_few)]
@@ -139,6 +139,9 @@ def _split_summary(split: "SplitScores", scores: "Scores") -> list[str]:
                 f"  mean of {macro.languages} languages{kind}: chrF++ {macro.mean['chrfpp']:.1f}, "
                 f"exactly right {macro.mean['exact']:.1%}, BLEU {macro.mean['bleu']:.1f}"
             )
+    short = split.headline.mean["short"]
+    if short >= SHORT_FOR_BLEU:
+        lines.append(f"  {short:.0%} of references have under four tokens: go by chrF++, not BLEU")
     best, worst = best_and_worst(split)
     for name, languages in (("best", best), ("worst", worst)):
         for one in languages:

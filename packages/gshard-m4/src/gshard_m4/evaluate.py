@@ -85,6 +85,7 @@ def _score_task(task: Task, bleu: "BLEU", chrf: "CHRF", min_phrases: int) -> Lan
         exact=_share(is_exact(row) for row in task.rows),
         bleu=bleu_score.score,
         bleu_four_grams=bleu_score.totals[3],
+        short=_share(len(bleu.tokenizer(text).split()) < 4 for text in references),
         empty=_share(not row.prediction.strip() for row in task.rows),
         copied=_share(is_copied(row) for row in task.rows),
         truncated=_share(row.truncated for row in task.rows),

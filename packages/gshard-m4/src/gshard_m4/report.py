@@ -56,7 +56,7 @@ def _header(scores: Scores, title: str) -> str:
             f'<p class="note">The sets below were decoded at different steps ({steps}): '
             "do not compare them with each other.</p>"
         )
-    links = [(f"#{split.name}", split.title) for split in scores.splits]
+    links = [(f"#set-{split.name}", split.title) for split in scores.splits]
     links += [("#translations", "Translations"), ("#made", "How it was made")]
     nav = "".join(f'<a href="{escape(to)}">{escape(text)}</a>' for to, text in links)
     return (

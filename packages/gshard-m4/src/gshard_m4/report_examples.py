@@ -40,7 +40,8 @@ def by_language(scores: Scores, splits: Sequence[Split]) -> str:
             tasks.setdefault(task.language.code, []).append((split_scores, task))
     folded = sorted(tasks.values(), key=lambda found: found[0][1].language.name)
     return (
-        f"<h3>By language</h3><p class='small soft'>{EXAMPLES_PER_LANGUAGE} phrases of each set, "
+        '<h3>By language <span class="aside">chrF++ · exact</span></h3>'
+        f"<p class='small soft'>{EXAMPLES_PER_LANGUAGE} phrases of each set, "
         "taken evenly through it, not chosen by how good they are.</p>"
         f"{''.join(map(_language, folded))}"
     )

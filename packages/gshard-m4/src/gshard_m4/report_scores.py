@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from gshard_m4.scores import LanguageScores, Macro, SplitScores, best_and_worst
+from gshard_m4.scores import (
+    SHORT_FOR_BLEU,
+    LanguageScores,
+    Macro,
+    SplitScores,
+    best_and_worst,
+)
 
 # Title of a column, the metric behind it (none: text) and what the title's tooltip says.
 _COLUMNS = (
@@ -24,9 +30,10 @@ def split_section(split: SplitScores, min_phrases: int) -> str:
     """Everything about the split but examples."""
     return "\n".join(
         [
-            f'<section id="{escape(split.name)}"><h2>{escape(split.title)}</h2>',
+            f'<section id="set-{escape(split.name)}"><h2>{escape(split.title)}</h2>',
             f"<p>{escape(split.shows)}</p>" if split.shows else "",
             _figures(split.headline),
+            _bleu_note(split.headline.mean["short"]),
             _few_note(split, min_phrases),
             _chart(split, min_phrases),
             _extremes(split),
@@ -57,7 +64,7 @@ def _figures(macro: Macro) -> str:
     figures = [
         ("chrF++, mean over languages", f"{mean['chrfpp']:.1f}", f"median {median['chrfpp']:.1f}"),
         ("Exactly right, mean over languages", exact, f"median {percent(median['exact'])} %"),
-        ("BLEU, mean over languages", f"{mean['bleu']:.1f}", "not to go by here: see below"),
+        ("BLEU, mean over languages", f"{mean['bleu']:.1f}", f"median {median['bleu']:.1f}"),
         ("Languages in these means", f"{macro.languages}", f"{macro.phrases:,} phrases"),
     ]
     cells = "".join(
@@ -65,12 +72,17 @@ def _figures(macro: Macro) -> str:
         f'<dd class="value">{value}</dd><dd class="small soft">{note}</dd></div>'
         for position, (name, value, note) in enumerate(figures)
     )
+    return f'<dl class="figures">{cells}</dl>'
+
+
+def _bleu_note(short: float) -> str:
+    if short < SHORT_FOR_BLEU:
+        return ""
     return (
-        f'<dl class="figures">{cells}</dl>\n<p class="small soft">BLEU counts sequences of up to '
-        "four tokens, and most phrases are shorter than that, so it says little about one "
-        "language: it comes out near 0, or undefined where no translation has four tokens "
-        "(sacrebleu counts that as 0, the table shows –). Go by chrF++ and by the share that is "
-        "exactly right.</p>"
+        f'<p class="small soft">Go by chrF++ and by the share that is exactly right, not by BLEU: '
+        f"{percent(short)} % of the references are shorter than the four tokens that it compares. "
+        "For a single language it comes out near 0, or undefined where no translation has four "
+        "tokens (sacrebleu counts that as 0, the table shows –).</p>"
     )
 
 
@@ -81,9 +93,10 @@ def _few_note(split: SplitScores, min_phrases: int) -> str:
     if split.macro is None:
         text = f"Every language here has fewer than {min_phrases} phrases: numbers are rough."
     else:
+        numbers = f"chrF++ {few.mean['chrfpp']:.1f}, exactly right {percent(few.mean['exact'])} %"
         text = (
-            f"{few.languages} more, with fewer than {min_phrases} phrases each, averaged apart: "
-            f"chrF++ {few.mean['chrfpp']:.1f}, exactly right {percent(few.mean['exact'])} %."
+            f"{few.languages} more languages, with fewer than {min_phrases} phrases each, are "
+            f"averaged apart: {numbers}."
         )
     return f'<p class="note small">{text}</p>'
 
@@ -100,10 +113,12 @@ def _chart(split: SplitScores, min_phrases: int) -> str:
     both = split.macro is not None and split.macro_few is not None
     key = f'<span class="key">fewer than {min_phrases} phrases</span>' if both else ""
     ends = [f"<span>{escape(one.name)} {one.chrfpp:.1f}</span>" for one in ordered]
-    axis = ends[0] + key + (ends[-1] if len(ends) > 1 else "")
+    mean = split.headline.mean["chrfpp"]
+    axis = f'{ends[0]}<span class="mean">mean {mean:.1f}</span>{key}{"".join(ends[1:][-1:])}'
     return (
         '<h3>chrF++ of every language, 0 to 100</h3><div class="chart" aria-hidden="true">'
-        f'<div class="columns">{columns}</div><p class="axis">{axis}</p></div>'
+        f'<div class="columns" style="--mean:{mean:.2f}">{columns}</div>'
+        f'<p class="axis">{axis}</p></div>'
     )
 
 
@@ -173,7 +188,8 @@ def _cell(metric: str, value: float, one: LanguageScores | None = None) -> str:
     if metric == "bleu":
         return f"{value:.1f}" if one is None or one.bleu_four_grams else "–"
     if metric == "chrfpp":
-        return f"{value:.1f}{_bar(value)}"
+        # Padded with figure spaces, so that the bars stand in line.
+        return _bar(value) + f"{value:4.1f}".replace(" ", "\u2007")
     return percent(value)
 
 
@@ -183,8 +199,10 @@ def _average(name: str, macro: Macro, values: Mapping[str, float]) -> str:
         for _, metric, _ in _COLUMNS
         if metric in values
     )
-    first = " first" if name == "Mean" else ""
+    first = name == "Mean"
+    phrases = f"{macro.phrases:,}" if first else ""
     return (
-        f'<tr class="average{first}"><th scope="row" colspan="3">{name} of {macro.languages} '
-        f'languages</th><td class="number">{macro.phrases:,}</td>{cells}</tr>'
+        f'<tr class="average{" first" if first else ""}"><th scope="row">{name} of '
+        f'{macro.languages} languages</th><td></td><td></td><td class="number">{phrases}</td>'
+        f"{cells}</tr>"
     )

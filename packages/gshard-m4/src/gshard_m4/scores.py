@@ -14,7 +14,9 @@ from importlib.metadata import version
 from typing import Any
 
 SCHEMA_VERSION = 1
-METRICS = ("chrfpp", "exact", "bleu", "empty", "copied", "truncated")
+METRICS = ("chrfpp", "exact", "bleu", "short", "empty", "copied", "truncated")
+# Above this share of references under four tokens, BLEU says little about a language.
+SHORT_FOR_BLEU = 0.2
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class LanguageScores:
     """One language's scores over the phrases of one split.
 
     `bleu_four_grams` counts the sequences of four tokens in the translations; where there are
-    none BLEU is undefined and sacrebleu gives 0. `few_phrases`: too few for the main average.
+    none BLEU is undefined and sacrebleu gives 0. `short` is the share of references with fewer
+    than four tokens. `few_phrases`: too few for the main average.
     """
 
     code: str
@@ -35,6 +38,7 @@ class LanguageScores:
     exact: float
     bleu: float
     bleu_four_grams: int
+    short: float
     empty: float
     copied: float
     truncated: float

@@ -142,7 +142,8 @@ def _read_manifest(folder: Path, faults: list[str]) -> dict[str, Any]:
     if isinstance(counts, dict) and not all(_is(count, int) for count in counts.values()):
         wrong.append("'tasks' must give a whole number of lines for each task")
     if isinstance(good.get("split"), str) and good["split"] != folder.name:
-        wrong.append(f"'split' is {good['split']!r}, its folder is {folder.name!r}; rename it back")
+        names = f"'split' is {good['split']!r}, its folder is {folder.name!r}"
+        wrong.append(f"{names}; rename it back, or remove it")
     faults.extend(f"{path}: {fault}" for fault in wrong)
     return {} if wrong else good
 
