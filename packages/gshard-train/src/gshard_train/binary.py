@@ -26,6 +26,7 @@ def run(program: str, description: str, main: Callable[[config.LoadedConfig], No
     """
     # TensorFlow only reads data and writes events here; its start-up messages help nobody.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     if "gin_file" not in flags.FLAGS:
         config.define_flags()
 

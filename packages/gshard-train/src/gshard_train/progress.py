@@ -42,8 +42,7 @@ class Progress:
         self._previous = (start, clock())
         self._step_seconds: float | None = None
         terminal = stream or sys.stderr
-        is_terminal = terminal is not None and terminal.isatty()
-        self._bar = _Bar(start, total, terminal) if is_terminal else None
+        self._bar = _Bar(start, total, terminal) if terminal and terminal.isatty() else None
 
     def __enter__(self) -> "Progress":
         return self
