@@ -53,7 +53,8 @@ def run(command: Sequence[str], *, environment: Mapping[str, str] | None = None)
     finally:
         signal.signal(signal.SIGTERM, earlier)
     child.returncode = os.waitstatus_to_exitcode(status)
-    interrupted = interrupted or child.returncode in (-signal.SIGINT, -signal.SIGTERM)
+    # 130 is how programs that put their things away first say that they were interrupted
+    interrupted = interrupted or child.returncode in (-signal.SIGINT, -signal.SIGTERM, 130)
     # getrusage counts kibibytes on Linux, bytes on macOS
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return Outcome(child.returncode, time.monotonic() - start, peak, interrupted)
