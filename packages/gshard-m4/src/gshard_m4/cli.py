@@ -136,7 +136,7 @@ def _split_summary(split: "SplitScores", scores: "Scores") -> list[str]:
     for kind, macro in kinds:
         if macro is not None:
             lines.append(
-                f"  mean of {macro.languages} languages{kind}: chrF++ {macro.mean['chrfpp']:.1f}, "
+                f"  mean of {macro.counted}{kind}: chrF++ {macro.mean['chrfpp']:.1f}, "
                 f"exactly right {macro.mean['exact']:.1%}, BLEU {macro.mean['bleu']:.1f}"
             )
     short = split.headline.mean["short"]

@@ -95,8 +95,8 @@ def _few_note(split: SplitScores, min_phrases: int) -> str:
     else:
         numbers = f"chrF++ {few.mean['chrfpp']:.1f}, exactly right {percent(few.mean['exact'])} %"
         text = (
-            f"{few.languages} more languages, with fewer than {min_phrases} phrases each, are "
-            f"averaged apart: {numbers}."
+            f"{few.counted} with fewer than {min_phrases} phrases, averaged apart from the others: "
+            f"{numbers}."
         )
     return f'<p class="note small">{text}</p>'
 
@@ -203,6 +203,6 @@ def _average(name: str, macro: Macro, values: Mapping[str, float]) -> str:
     phrases = f"{macro.phrases:,}" if first else ""
     return (
         f'<tr class="average{" first" if first else ""}"><th scope="row">{name} of '
-        f'{macro.languages} languages</th><td></td><td></td><td class="number">{phrases}</td>'
+        f'{macro.counted}</th><td></td><td></td><td class="number">{phrases}</td>'
         f"{cells}</tr>"
     )

@@ -53,6 +53,11 @@ class Macro:
     mean: dict[str, float]
     median: dict[str, float]
 
+    @property
+    def counted(self) -> str:
+        """How many languages, in words."""
+        return f"{self.languages} language{'' if self.languages == 1 else 's'}"
+
 
 @dataclass(frozen=True)
 class SplitScores:
