@@ -35,8 +35,6 @@ from gshard_m4.sample import corpus as sample
 DATA = pathlib.Path(__file__).parents[1] / "packages/gshard-m4/src/gshard_m4/sample/data"
 SENTENCE_ENDS = ".!?…。．！？।॥۔؟።፧។៕။։"
 CLAUSE_ENDS = ";；؛፤"
-# U+200B, bidirectional controls, soft hyphen, byte order mark: not spelling, unlike U+200C, U+200D.
-INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\u00ad\ufeff]")
 SOURCE_SIZE = 12288
 TARGET_SIZE = 1536
 
@@ -89,9 +87,8 @@ def rows(path: pathlib.Path) -> Iterator[list[str]]:
 
 
 def clean(text: str) -> str:
-    """Text in NFC with single plain spaces; the old Ethiopic word separator is a space too."""
-    text = INVISIBLE.sub("", unicodedata.normalize("NFC", text))
-    return " ".join(text.replace("\u2010", "-").replace("\u1361", " ").split())
+    """Text in NFC, with what a vocabulary would change already changed."""
+    return vocabulary.normalize(unicodedata.normalize("NFC", text))
 
 
 def sentences(english: str, source: str) -> list[tuple[str, str]]:

@@ -49,12 +49,7 @@ def training_feed(
         FileNotFoundError: where a vocabulary is missing.
     """
     faults = _faults(task_feature_lengths, batch_size, process_index, process_count)
-    try:
-        described = mixture.find(mixture_or_task_name)
-    except ValueError as error:
-        faults.append(str(error))
-    if faults:
-        raise ValueError("training_feed: " + "; ".join(faults))
+    described = _find(mixture_or_task_name, faults)
     corpus = described.corpus
     vocabularies = {
         "inputs": Vocabulary(corpus.source_vocabulary),
@@ -107,6 +102,17 @@ class Feed:
     def _start(self) -> grain.DatasetIterator:
         options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
         return iter(self._batches[self._next :].to_iter_dataset(options))
+
+
+def _find(mixture_or_task_name: str, faults: list[str]) -> mixture.Mixture:
+    """The mixture, unless its name or anything else is at fault: then one error with all."""
+    try:
+        described = mixture.find(mixture_or_task_name)
+    except ValueError as error:
+        raise ValueError("; ".join(["training_feed: " + str(error), *faults])) from None
+    if faults:
+        raise ValueError("training_feed: " + "; ".join(faults))
+    return described
 
 
 def _faults(

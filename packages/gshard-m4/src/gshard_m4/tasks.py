@@ -1,6 +1,8 @@
 """A corpus as seqio tasks `<name>_<language>_en` and their temperature mixture `<name>`."""
 
 import functools
+import pathlib
+from typing import Any
 
 from gshard_m4.corpus import Corpus
 from gshard_m4.mixture import mixture_of
@@ -28,7 +30,7 @@ def register(corpus: Corpus) -> None:
     for language, splits in corpus.pairs.items():
         seqio.TaskRegistry.add(
             corpus.task_name(language),
-            source=seqio.FunctionDataSource(
+            source=seqio.FunctionDataSource(  # pyright: ignore[reportArgumentType] (seqio's types)
                 functools.partial(_dataset, corpus, language),
                 splits=[split for split, pairs in splits.items() if pairs],
                 num_input_examples={split: len(pairs) for split, pairs in splits.items()},
@@ -47,15 +49,15 @@ def register(corpus: Corpus) -> None:
     )
 
 
-def _feature(model: object) -> seqio.Feature:
+def _feature(model: pathlib.Path) -> seqio.Feature:
     return seqio.Feature(seqio.SentencePieceVocabulary(str(model)), add_eos=True)
 
 
 def _dataset(
     corpus: Corpus, language: str, split: str, shuffle_files: bool, seed: int | None = None
-) -> tf.data.Dataset:
+) -> Any:
+    """A tf.data.Dataset of a split's pairs (Any: TensorFlow hides its class from type checkers)."""
     del shuffle_files, seed  # One list in memory; seqio shuffles it where asked.
     pairs = corpus.pairs[language][split]
-    return tf.data.Dataset.from_tensor_slices(
-        {"inputs": [source for source, _ in pairs], "targets": [english for _, english in pairs]}
-    )
+    columns: Any = {"inputs": [x for x, _ in pairs], "targets": [y for _, y in pairs]}
+    return tf.data.Dataset.from_tensor_slices(columns)

@@ -1,11 +1,21 @@
 """SentencePiece vocabularies: ids of text and back. Pad is 0, end of sentence 1, unknown 2."""
 
 import pathlib
+import tempfile
 from collections.abc import Iterable, Sequence
 
 import sentencepiece
 
 PAD, EOS, UNK = 0, 1, 2
+
+# All that a model does to text before it cuts it: other spaces and the old Ethiopic word separator
+# become a space, U+2010 a hyphen; zero-width space, soft hyphen, byte order mark and bidirectional
+# controls go. Joiners (U+200C, U+200D) are spelling, and case is meaning: they stay.
+_SPACES = "\u00a0\u1361\u2007\u2009\u202f\u3000"
+_INVISIBLE = (
+    "\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+)
+_RULES = dict.fromkeys(_SPACES, " ") | dict.fromkeys(_INVISIBLE, "") | {"\u2010": "-"}
 
 
 class Vocabulary:
@@ -46,6 +56,11 @@ class Vocabulary:
         return self._model.decode(kept)
 
 
+def normalize(text: str) -> str:
+    """Text as a model of `train` sees it: single plain spaces, nothing invisible."""
+    return " ".join(text.translate(str.maketrans(_RULES)).split())
+
+
 def train(
     texts: Iterable[str],
     path: str | pathlib.Path,
@@ -57,10 +72,13 @@ def train(
 ) -> None:
     """Writes a unigram SentencePiece model of `size` pieces, learnt from texts, to path.
 
-    Spelling stays as it is (no Unicode normalisation, case or joiners are lost), digits are split.
-    With `byte_fallback`, characters beyond `character_coverage` become bytes, else unknown.
+    Digits are split. With `byte_fallback`, characters beyond `character_coverage` become bytes, else unknown.
     """
-    with pathlib.Path(path).open("wb") as out:
+    with pathlib.Path(path).open("wb") as out, tempfile.NamedTemporaryFile("w") as rules:
+        rules.writelines(
+            f"{ord(a):X}\t{f'{ord(to):X}' if to else ''}\n" for a, to in _RULES.items()
+        )
+        rules.flush()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(texts),
             model_writer=out,
@@ -69,7 +87,7 @@ def train(
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
             required_chars=required_chars,
-            normalization_rule_name="identity",
+            normalization_rule_tsv=rules.name,
             split_digits=True,
             pad_id=PAD,
             eos_id=EOS,
