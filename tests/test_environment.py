@@ -11,6 +11,7 @@ import pytest
 
 import commands
 import environment
+import run_tests
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools"
 
@@ -147,3 +148,28 @@ time.sleep(30)
     assert rest.startswith("saved\n")
     assert "status=130" in rest
     assert "interrupted=True" in rest
+
+
+def test_a_missing_browser_is_named_where_it_cannot_be_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_tests.shutil, "which", lambda program: None)
+    with pytest.raises(environment.Refusal, match="apt-get install chromium chromium-driver"):
+        run_tests.ensure_browser()
+
+
+def test_a_failed_step_ends_the_tests_and_says_what_was_not_run(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    good, bad = [sys.executable, "-c", ""], [sys.executable, "-c", "raise SystemExit(4)"]
+    status = run_tests.run_steps(
+        [("first", good, "-"), ("second", bad, "mend it so"), ("third", good, "-")]
+    )
+    assert status == 4
+    summary = capfd.readouterr().out.partition("tools/test: ")[2]
+    assert [line.split(" (")[0].split() for line in summary.splitlines()] == [
+        ["FAILED"],
+        ["first", "passed"],
+        ["second", "failed:", "mend", "it", "so"],
+        ["third", "not", "run"],
+    ]

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -27,15 +28,7 @@ NEEDED_BYTES = 4 * 10**9
 
 _MARKER = VENV / "gshard.json"
 _LOG = VENV / "install.log"
-_SHOWN = (
-    "Resolved",
-    "Downloading",
-    "  Downloading",
-    "Building",
-    "Prepared",
-    "Installed",
-    "Success",
-)
+_PROGRESS = re.compile(r" *(Resolved|Downloading .*[MG]i?B|Prepared|Installed|Successfully)")
 _DISK_FULL = ("No space left on device", "Errno 28", "os error 28")
 _NO_NETWORK = (
     "dns error",
@@ -224,8 +217,8 @@ def _logged(command: Sequence[str], log: pathlib.Path) -> tuple[str, int]:
     ) as child:
         for line in child.stdout or ():
             lines.append(line)
-            if line.startswith(_SHOWN):
-                print("  " + line.rstrip(), flush=True)
+            if _PROGRESS.match(line):
+                print("  " + line.strip()[:96], flush=True)
     with contextlib.suppress(OSError), log.open("a") as copy:  # on a full disk there is no log
         copy.writelines(lines)
     return "".join(lines), child.returncode
