@@ -3,14 +3,14 @@
     python -m gshard_train.train --gin_file=gshard_m4/configs/quickstart.gin \
         --gin.MODEL_DIR="'/tmp/model'" --gin.TRAIN_STEPS=200
 
-`load` reads files and flags (`gin_files`, which answers at once), imports what they name and checks
-every name (`gin_names`), and gives gin one text. `LoadedConfig.call` runs a function with what is
-bound to it.
+`load` has files and flags checked (`gin_check`, which answers before anything heavy is imported)
+and gives gin one text. `LoadedConfig.call` runs a function with what is bound to it.
 """
 
 import contextlib
 import dataclasses
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,8 +18,10 @@ import gin
 from absl import flags
 from gin.config import interactive_mode
 
-from gshard_train import gin_files, gin_names
 from gshard_train.errors import UserError, reported_as_user_error
+from gshard_train.gin_check import files as gin_files
+from gshard_train.gin_check import names, parameters
+from gshard_train.gin_check.resolve import Resolved, resolve
 
 SAVED_NAME = "config.gin"
 _EXAMPLE = "--gin_file=gshard_m4/configs/quickstart.gin --gin.MODEL_DIR=\"'/path/to/model'\""
@@ -34,7 +36,7 @@ class LoadedConfig:
     """
 
     text: str
-    _resolved: gin_names.Resolved = dataclasses.field(repr=False)
+    _resolved: Resolved = dataclasses.field(repr=False)
 
     def call(self, name: str, **given: Any) -> Any:
         """Calls the function of a full name with its bound arguments and with `given`.
@@ -49,16 +51,12 @@ class LoadedConfig:
         Raises:
           UserError: if an argument is neither bound nor given.
         """
-        target = gin_names.find(name)
+        target = names.find(name)
         bound = self._resolved.bound
-        missing = [p for p in gin_names.missing_arguments(target, bound) if p not in given]
+        missing = [p for p in parameters.missing(target, bound) if p not in given]
         if missing:
-            lines = (
-                f"{name} needs {parameter} and nothing binds it; "
-                f"add {target.path}.{parameter} = VALUE to the gin file"
-                for parameter in missing
-            )
-            raise UserError(*lines)
+            called = "run by this command"
+            raise UserError(*(parameters.unbound(name, p, target.path, called) for p in missing))
         arguments: Mapping[str, Any] = {}
         if any(other == target for _, other, _ in bound):
             with reported_as_user_error():
@@ -111,7 +109,7 @@ def load(
     """
     if not files and not bindings:
         raise UserError(f"--gin_file is missing; for example {_EXAMPLE}")
-    resolved = gin_names.resolve(gin_files.read(files, bindings, search_paths))
+    resolved = resolve(gin_files.read(files, bindings, search_paths))
     gin.clear_config()
     # Not finalized: libraries imported later may still register configurables of their own.
     with interactive_mode(), reported_as_user_error():
@@ -130,9 +128,9 @@ def save(text: str, model_dir: str | os.PathLike[str]) -> None:
         if file.read() == text:
             return
         number = 1
-        while os.path.exists(os.path.join(model_dir, f"config.{number}.gin")):
+        while os.path.exists(older := os.path.join(model_dir, f"config.{number}.gin")):
             number += 1
-        os.link(path, os.path.join(model_dir, f"config.{number}.gin"))
+        shutil.copyfile(path, older)
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

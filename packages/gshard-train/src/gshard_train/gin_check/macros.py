@@ -1,0 +1,70 @@
+"""Macros that nothing uses, macros that nothing sets, and required values that are still open."""
+
+import re
+from collections.abc import Iterator
+
+from gshard_train.errors import did_you_mean
+from gshard_train.gin_check.statements import REQUIRED, Binding, Macro, Statements, references
+
+_USE = re.compile(r"%([A-Za-z_][\w./]*)")
+_SET = re.compile(r"([A-Za-z_]\w*)\s*=")
+_STRING_NAME = re.compile(r"(DIR|PATH|FILE|NAME|MODULE)S?$")
+
+
+def faults(statements: Statements) -> Iterator[str]:
+    """One message for each. Lines with syntax errors count as using and setting what they name."""
+    used = {
+        reference.name
+        for binding in statements.bindings
+        for reference in references(binding.value)
+        if isinstance(reference, Macro)
+    }
+    used |= {name for line in statements.unread for name in _USE.findall(line)}
+    final = statements.final_macros()
+    for name, binding in final.items():
+        if name not in used:
+            yield _unused(name, binding, used - {REQUIRED})
+    unread = {found[1] for line in statements.unread if (found := _SET.match(line))}
+    for name, reason in _open_values(statements, set(final)):
+        if name not in unread:
+            yield f"{name} is {reason}; add {example_flag(name)}"
+
+
+def example_flag(name: str) -> str:
+    """A flag that sets `name`, with quotes where a string is likely."""
+    if name == "MODEL_DIR":
+        return "--gin.MODEL_DIR=\"'/path/to/model'\""
+    if _STRING_NAME.search(name.upper()):
+        return f"--gin.{name}=\"'...'\""
+    return f"--gin.{name}=VALUE"
+
+
+def _unused(name: str, binding: Binding, used: set[str]) -> str:
+    near = did_you_mean(name, used)
+    if not near:
+        near = f"; nothing uses it: remove it or bind a parameter to %{name}"
+    return f"unknown macro '{name}' in {binding.origin}{near}"
+
+
+def _open_values(statements: Statements, known: set[str]) -> Iterator[tuple[str, str]]:
+    """What still needs a value, with the reason and the place."""
+    users: dict[str, list[Binding]] = {}
+    for index, binding in enumerate(statements.bindings):
+        if any(_overrides(later, binding) for later in statements.bindings[index + 1 :]):
+            continue
+        for reference in references(binding.value):
+            if isinstance(reference, Macro):
+                users.setdefault(reference.name, []).append(binding)
+    for binding in users.pop(REQUIRED, []):
+        yield binding.name, f"required ({binding.origin}) and not set"
+    for name, bindings in users.items():
+        if name not in known and "." not in name:  # with a dot it may be a module's gin constant
+            yield name, f"used ({bindings[0].origin}) and not set"
+
+
+def _overrides(later: Binding, binding: Binding) -> bool:
+    """Whether a later binding sets the same thing; one of them may name its module at length."""
+    if (later.scope, later.parameter) != (binding.scope, binding.parameter):
+        return False
+    short, long = sorted((later.selector, binding.selector), key=len)
+    return short == long or (bool(short) and long.endswith("." + short))

@@ -1,0 +1,101 @@
+"""Resolved statements as one gin text: imports, macros, bindings by function."""
+
+from typing import Any
+
+from gshard_train.gin_check.names import BUILTIN, Names, Target
+from gshard_train.gin_check.parameters import Bound
+from gshard_train.gin_check.statements import Binding, Macro, Reference, Statements
+
+_WIDTH = 100
+_ONE_A_LINE = ",\n    "
+_HEADER = """\
+# Everything that was set. Runs again with this file as the only --gin_file; --gin.NAME=value
+# still overrides.
+from __gin__ import dynamic_registration"""
+
+
+def render(statements: Statements, names: Names, bound: Bound) -> str:
+    """A text that gin reads as the files and flags in order, each value once.
+
+    Imports come in the order of the files, for some of them register things; macros stay macros.
+    """
+    return _Renderer(statements, names).text(bound)
+
+
+class _Renderer:
+    def __init__(self, statements: Statements, names: Names):
+        self._statements = statements
+        self._names = names
+        self._symbols: dict[str, str] = {}
+        for statement in statements.imports:
+            self._symbol(statement.module, statement.symbol)
+
+    def text(self, bound: Bound) -> str:
+        """The whole text. Rendering a value may need one import more, so the header comes last."""
+        macros = [
+            self._assignment(name, binding)
+            for name, binding in self._statements.final_macros().items()
+        ]
+        groups: dict[tuple[str, Target], list[str]] = {}
+        for (scope, target, parameter), binding in bound.items():
+            name = f"{self._selector(scope, target)}.{parameter}"
+            groups.setdefault((scope, target), [""]).append(self._assignment(name, binding))
+        body = [line for group in groups.values() for line in group]
+        imports = [self._import(module, symbol) for module, symbol in self._symbols.items()]
+        return "\n".join([_HEADER, *imports, "", *macros, *body]) + "\n"
+
+    def _symbol(self, module: str, wanted: str = "") -> str:
+        """The name of a module in the text: the first that a file gave it, made unique."""
+        if module not in self._symbols:
+            plain = wanted in ("", module.split(".")[0])
+            symbol = unique = module.rpartition(".")[2] if plain else wanted
+            number = 1
+            while unique in (BUILTIN, *self._symbols.values()):
+                number += 1
+                unique = f"{symbol}{number}"
+            self._symbols[module] = unique
+        return self._symbols[module]
+
+    @staticmethod
+    def _import(module: str, symbol: str) -> str:
+        return f"import {module}" + ("" if symbol == module else f" as {symbol}")
+
+    def _selector(self, scope: str, target: Target) -> str:
+        symbol = BUILTIN if target.module == BUILTIN else self._symbol(target.module)
+        return f"{scope}/{symbol}.{target.path}" if scope else f"{symbol}.{target.path}"
+
+    def _assignment(self, name: str, binding: Binding) -> str:
+        line = f"{name} = {self._value(binding.value, binding)}"
+        if len(line) <= _WIDTH or not isinstance(binding.value, dict | list | tuple):
+            return line
+        return f"{name} = {self._value(binding.value, binding, _ONE_A_LINE)}"
+
+    def _value(self, value: Any, binding: Binding, comma: str = ", ") -> str:
+        """A value as gin reads it; `comma` separates the items of the outermost container."""
+        match value:
+            case Macro(name):
+                return f"%{name}"
+            case Reference(scope, selector, evaluate):
+                target = self._names.find(selector, binding)
+                assert target is not None, selector  # unknown names were refused before
+                return f"@{self._selector(scope, target)}{'()' if evaluate else ''}"
+            case dict():
+                items = [
+                    f"{self._value(key, binding)}: {self._value(item, binding)}"
+                    for key, item in value.items()
+                ]
+                return _enclosed("{", items, "}", comma)
+            case list():
+                return _enclosed("[", [self._value(v, binding) for v in value], "]", comma)
+            case tuple():
+                items = [self._value(v, binding) for v in value]
+                return f"({items[0]},)" if len(items) == 1 else _enclosed("(", items, ")", comma)
+            case float() if value in (float("inf"), float("-inf")):
+                return "1e999" if value > 0 else "-1e999"  # gin has no other way to write it
+        return repr(value)
+
+
+def _enclosed(opening: str, items: list[str], closing: str, comma: str) -> str:
+    if comma == _ONE_A_LINE and items:
+        return f"{opening}\n    {comma.join(items)},\n{closing}"
+    return f"{opening}{comma.join(items)}{closing}"
