@@ -12,10 +12,12 @@ import os
 import pathlib
 import shutil
 import sys
+import tempfile
 import time
 
 import commands
 import environment
+import pace
 
 _DESCRIPTION = """\
 Trains a small sparsely gated translation model, about 100 languages into English, on the text that
@@ -28,6 +30,7 @@ examples:
   tools/quickstart                     the whole run; once more: goes on, or says that it is done
   tools/quickstart --minutes 30        trains longer, for better translations
   tools/quickstart --model_dir /tmp/m  keeps checkpoints, translations and report there
+  tools/quickstart --steps 20 --trial --model_dir /tmp/t     a look at every part, in a minute
 
 Ctrl-C stops it and leaves a checkpoint behind; the same command then goes on from it.
 """
@@ -48,11 +51,10 @@ def main() -> None:
     """Installs what is missing, runs the stages, says what they took and where the report is."""
     options = _parser().parse_args()
     try:
-        start = time.monotonic()
-        python = options.python or environment.ensure()
-        if options.python is None:
-            print(f"environment ready after {commands.duration(time.monotonic() - start)}")
-        outcomes = _run_all(stages(python, options))
+        python = options.python or _ensure_environment()
+        if options.minutes is not None:
+            options.steps = _steps_for(options.minutes, python, options.model_dir)
+        outcomes = {stage.title: _run(stage) for stage in stages(python, options)}
     except (environment.Refusal, OSError) as refusal:
         sys.exit(f"tools/quickstart: {refusal}")
     except KeyboardInterrupt:
@@ -67,45 +69,69 @@ def stages(python: pathlib.Path, options: argparse.Namespace) -> list[Stage]:
 
     Args:
       python: interpreter of the environment that holds the four packages.
-      options: the command line's; `model_dir`, `minutes` and `steps` are read.
+      options: the command line's; `model_dir`, `steps` and `trial` are read.
     """
     model_dir = _near(options.model_dir)
-    gin = [f"--gin_file={_GIN_FILE}", f"--gin.MODEL_DIR={model_dir!r}"]
-    length = []
-    if options.minutes is not None:
-        length = [f"--gin.TRAIN_MINUTES={options.minutes:g}"]
-    elif options.steps is not None:
-        length = [f"--gin.TRAIN_STEPS={options.steps}"]
-    run = [_near(python), "-m"]
-    evaluate = [_near(python.parent / "gshard-m4"), "evaluate"]
+    splits = ["--gin.SPLITS=('validation',)"] if options.trial else []
     folders = [f"--translations={model_dir}/translations", f"--output={model_dir}/report"]
+    script = _near(python.parent / "gshard-m4")
     return [
-        Stage("training", [*run, "gshard_train.train", *gin, *length]),
-        Stage("translating", [*run, "gshard_train.infer", *gin]),
-        Stage("scoring", [*evaluate, *folders]),
+        _train(python, options.model_dir, options.steps),
+        Stage("translating", [*_module(python, "infer"), *_gin(options.model_dir), *splits]),
+        Stage("scoring", [script, "evaluate", *folders]),
     ]
 
 
-def _run_all(todo: list[Stage]) -> dict[str, commands.Outcome]:
-    outcomes = {}
-    for stage in todo:
-        variables = {} if stage.title == "scoring" else _VARIABLES
-        print(f"\n$ {commands.shown(stage.command, variables)}", flush=True)
-        outcomes[stage.title] = commands.run(stage.command, environment=variables)
-        _check(stage.title, outcomes[stage.title])
-    return outcomes
+def _train(python: pathlib.Path, model_dir: pathlib.Path, steps: int | None) -> Stage:
+    length = [] if steps is None else [f"--gin.TRAIN_STEPS={steps}"]
+    return Stage("training", [*_module(python, "train"), *_gin(model_dir), *length])
 
 
-def _check(title: str, outcome: commands.Outcome) -> None:
+def _module(python: pathlib.Path, name: str) -> list[str]:
+    return [_near(python), "-m", f"gshard_train.{name}"]
+
+
+def _gin(model_dir: pathlib.Path) -> list[str]:
+    return [f"--gin_file={_GIN_FILE}", f"--gin.MODEL_DIR={_near(model_dir)!r}"]
+
+
+def _ensure_environment() -> pathlib.Path:
+    start = time.monotonic()
+    python = environment.ensure()
+    print(f"environment ready after {commands.duration(time.monotonic() - start)}")
+    return python
+
+
+def _steps_for(minutes: float, python: pathlib.Path, model_dir: pathlib.Path) -> int:
+    steps = pace.kept_steps(minutes, model_dir)
+    if steps is None:
+        with tempfile.TemporaryDirectory(prefix="gshard-pace-") as place:
+            print("\na short trial, to see how many steps fit into the time:")
+            _run(_train(python, pathlib.Path(place), pace.TRIAL_STEPS))
+            steps = pace.measure(minutes, pathlib.Path(place), model_dir)
+    if steps is None:
+        raise environment.Refusal("the trial logged no steps; give --steps instead of --minutes")
+    print(f"\n{minutes:g} minutes are about {steps:,} steps here")
+    return steps
+
+
+def _run(stage: Stage) -> commands.Outcome:
+    """Shows and runs one stage; raises KeyboardInterrupt if it was stopped, Refusal if it fails."""
+    variables = {} if stage.title == "scoring" else _VARIABLES
+    print(f"\n$ {commands.shown(stage.command, variables)}", flush=True)
+    outcome = commands.run(stage.command, environment=variables)
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.status and shutil.disk_usage(environment.ROOT).free < 100e6:
-        raise environment.Refusal(f"{title} failed and the disk is full; make room, run this again")
+        raise environment.Refusal(
+            f"{stage.title} failed and the disk is full; make room, run this again"
+        )
     if outcome.status:
         raise environment.Refusal(
-            f"{title} failed (exit status {outcome.status}); its reason stands above, and the"
-            " command after the last $ repeats it alone"
+            f"{stage.title} failed (exit status {outcome.status}); its reason stands above, and"
+            " the command after the last $ repeats it alone"
         )
+    return outcome
 
 
 def _print_costs(outcomes: dict[str, commands.Outcome]) -> None:
@@ -137,8 +163,13 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--minutes", type=_positive, metavar="N", help="train for N minutes")
+    length.add_argument("--minutes", type=_positive, metavar="N", help="train for about N minutes")
     length.add_argument("--steps", type=int, metavar="N", help="train for N steps")
+    parser.add_argument(
+        "--trial",
+        action="store_true",
+        help="translate the small validation split only: with few steps, does it all work?",
+    )
     parser.add_argument(
         "--model_dir",
         type=pathlib.Path,
