@@ -1,0 +1,145 @@
+"""What the training loop asks of a feed, and the feed for any seqio task or mixture.
+
+Axes: B examples, L length. A batch is a dict of numpy arrays under T5X's names:
+`encoder_input_tokens`, `decoder_input_tokens`, `decoder_target_tokens`, `decoder_loss_weights`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+Batch = dict[str, np.ndarray]
+FEATURES = (
+    "encoder_input_tokens",
+    "decoder_input_tokens",
+    "decoder_target_tokens",
+    "decoder_loss_weights",
+)
+
+
+class Feed(Protocol):
+    """Batches for this host, in an order that depends on the seed alone.
+
+    Attributes:
+      vocabulary_sizes: pieces of the vocabulary of "inputs" and "targets".
+    """
+
+    vocabulary_sizes: Mapping[str, int]
+
+    def __next__(self) -> Batch:
+        """This host's rows of the next global batch."""
+        ...
+
+    def get_state(self) -> dict[str, Any]:
+        """The position, as JSON can hold it."""
+        ...
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes to a position that `get_state` gave; the next batch is the one after it."""
+        ...
+
+    def close(self) -> None:
+        """Ends the feed's threads."""
+        ...
+
+
+class MakeFeed(Protocol):
+    """Makes a feed; gin binds one, such as `gshard_m4.feed.training_feed`."""
+
+    def __call__(
+        self,
+        *,
+        mixture_or_task_name: str,
+        task_feature_lengths: Mapping[str, int],
+        batch_size: int,
+        seed: int,
+        process_index: int,
+        process_count: int,
+    ) -> Feed:
+        """The feed of one host: `batch_size / process_count` rows of each global batch."""
+        ...
+
+
+def to_mesh(batch: Batch, sharding: NamedSharding) -> dict[str, jax.Array]:
+    """The global arrays of a batch, of which each host holds its own rows."""
+    return {
+        name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in batch.items()
+    }
+
+
+def shift_right(targets_BL: np.ndarray) -> np.ndarray:
+    """Decoder inputs for these targets: moved right by one, starting with 0."""
+    return np.pad(targets_BL, ((0, 0), (1, 0)))[:, :-1]
+
+
+class SeqioFeed:
+    """Training batches of any seqio task or mixture.
+
+    Every host reads the whole mixture in the same order and keeps its own rows, so the global
+    batches depend on the seed alone, and the number of hosts may change between two steps. The
+    price: reading is not divided among hosts, and going to a position reads up to it again.
+    """
+
+    def __init__(
+        self,
+        *,
+        mixture_or_task_name: str,
+        task_feature_lengths: Mapping[str, int],
+        batch_size: int,
+        seed: int,
+        process_index: int,
+        process_count: int,
+    ):
+        import seqio
+
+        self._source = seqio.get_mixture_or_task(mixture_or_task_name)
+        self._lengths = dict(task_feature_lengths)
+        self._seed = seed
+        self._batch_size = batch_size
+        rows = batch_size // process_count
+        self._rows = slice(process_index * rows, (process_index + 1) * rows)
+        features = self._source.output_features
+        self.vocabulary_sizes = {
+            name: feature.vocabulary.vocab_size for name, feature in features.items()
+        }
+        self._next = 0
+        self._batches: Iterator[Batch] | None = None
+
+    def __iter__(self) -> "SeqioFeed":
+        return self
+
+    def __next__(self) -> Batch:
+        if self._batches is None:
+            self._batches = self._read(self._next)
+        batch = next(self._batches)
+        self._next += 1
+        return {name: batch[name][self._rows] for name in FEATURES}
+
+    def get_state(self) -> dict[str, Any]:
+        """The number of batches given out."""
+        return {"next_index": self._next}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Starts again and reads up to the position at the next batch."""
+        self._next, self._batches = int(state["next_index"]), None
+
+    def close(self) -> None:
+        """Lets the pipeline go."""
+        self._batches = None
+
+    def _read(self, start: int) -> Iterator[Batch]:
+        import seqio
+
+        data = self._source.get_dataset(
+            sequence_length=self._lengths,
+            split="train",
+            shuffle=True,
+            seed=self._seed,
+            num_epochs=None,
+        )
+        data = seqio.EncDecFeatureConverter(pack=False)(data, self._lengths)
+        data = data.batch(self._batch_size, drop_remainder=True).skip(start)
+        return data.as_numpy_iterator()

@@ -1,0 +1,191 @@
+"""What is trained, on what, with what: the description that train, eval and infer share.
+
+A gin file fills it in; `prepare` checks all of it at once before any device holds an array.
+"""
+
+import dataclasses
+import difflib
+import importlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import optax
+from jax.sharding import Mesh
+
+from gshard_annotate import DEFAULT_RULES, Rules
+from gshard_train import state
+from gshard_train.data import Feed, MakeFeed
+from gshard_train.errors import UserError, message
+from gshard_train.loss import LossConfig
+from gshard_train.models.transformer import TransformerConfig
+
+FEATURE_NAMES = ("inputs", "targets")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Everything about a run that is not done step by step.
+
+    Attributes:
+      model_dir: where the run keeps everything it writes.
+      make_mesh: makes the mesh of devices.
+      model: what is trained.
+      optimizer: an optax transformation.
+      make_feed: makes the training feed.
+      mixture_or_task_name: what is read, a seqio name.
+      mixture_or_task_module: a module whose import registers that name with seqio. Training
+        feeds that know the name without seqio do not need it.
+      task_feature_lengths: longest "inputs" and "targets" in tokens, the end included.
+      batch_size: examples in a global batch.
+      rules: logical axis names to mesh axes.
+      loss: terms of the loss.
+      seed: of parameters, dropout, routing and the order of examples.
+    """
+
+    model_dir: str
+    make_mesh: Callable[[], Mesh]
+    model: TransformerConfig
+    optimizer: optax.GradientTransformation
+    make_feed: MakeFeed
+    mixture_or_task_name: str
+    task_feature_lengths: Mapping[str, int]
+    batch_size: int
+    mixture_or_task_module: str | None = None
+    rules: Rules = DEFAULT_RULES
+    loss: LossConfig = dataclasses.field(default_factory=LossConfig)
+    seed: int = 0
+
+    def path(self, *parts: str) -> Path:
+        """A path below the run's directory."""
+        return Path(self.model_dir, *parts)
+
+
+class Prepared(NamedTuple):
+    """The parts of an experiment that were found to fit together."""
+
+    mesh: Mesh
+    model: state.Model
+    feed: Feed | None
+
+
+def prepare(experiment: Experiment, *, with_feed: bool) -> Prepared:
+    """The mesh, the abstract model and, for training, the feed of an experiment.
+
+    Raises:
+      UserError: with everything that was found wrong.
+    """
+    faults = list(_value_faults(experiment))
+    mesh = _attempt(faults, experiment.make_mesh)
+    model = _attempt(faults, lambda: state.abstract_model(experiment.model))
+    if mesh is not None:
+        faults += _mesh_faults(experiment, mesh)
+    if mesh is not None and model is not None:
+        _attempt(
+            faults, lambda: state.shardings(model, experiment.optimizer, experiment.rules, mesh)
+        )
+    feed = _attempt(faults, lambda: _feed(experiment)) if with_feed and not faults else None
+    if feed is not None:
+        faults += vocabulary_faults(experiment, feed.vocabulary_sizes)
+    if faults or mesh is None or model is None:
+        raise UserError(*dict.fromkeys(faults))
+    return Prepared(mesh, model, feed)
+
+
+def register(experiment: Experiment) -> None:
+    """Imports the module that registers the experiment's tasks with seqio.
+
+    Raises:
+      UserError: there is no such module.
+    """
+    if not (name := experiment.mixture_or_task_module):
+        return
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"MIXTURE_OR_TASK_MODULE={name!r} cannot be imported ({error}); install the package "
+            "that has it or name another module"
+        ) from error
+
+
+def vocabulary_faults(experiment: Experiment, sizes: Mapping[str, int]) -> Iterator[str]:
+    """One sentence for each vocabulary that is larger than the model's table for it."""
+    tables = {
+        "inputs": ("source_vocab_size", experiment.model.source_vocab_size),
+        "targets": ("target_vocab_size", experiment.model.target_vocab_size),
+    }
+    for feature, (name, size) in tables.items():
+        if sizes[feature] > size:
+            yield (
+                f"the vocabulary of {feature!r} has {sizes[feature]} pieces but the model "
+                f"{name}={size}; set TransformerConfig.{name} = {sizes[feature]} or more"
+            )
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Up to three known names that resemble `name`, as the end of a sentence."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _attempt(faults: list[str], make: Callable):
+    try:
+        return make()
+    except (ValueError, RuntimeError, OSError) as error:
+        faults.append(message(error))
+        return None
+
+
+def _feed(experiment: Experiment) -> Feed:
+    return experiment.make_feed(
+        mixture_or_task_name=experiment.mixture_or_task_name,
+        task_feature_lengths=experiment.task_feature_lengths,
+        batch_size=experiment.batch_size,
+        seed=experiment.seed,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+    )
+
+
+def _value_faults(experiment: Experiment) -> Iterator[str]:
+    lengths = experiment.task_feature_lengths
+    if not experiment.model_dir:
+        yield "MODEL_DIR is empty; add --gin.MODEL_DIR=\"'/path/to/run'\""
+    for name in FEATURE_NAMES:
+        if name not in lengths:
+            yield f"TASK_FEATURE_LENGTHS={dict(lengths)} lacks {name!r}; give tokens for it"
+        elif not 1 <= lengths[name] <= experiment.model.max_length:
+            yield (
+                f"TASK_FEATURE_LENGTHS[{name!r}]={lengths[name]} must be between 1 and the "
+                f"model's max_length={experiment.model.max_length}"
+            )
+    if experiment.batch_size < 1:
+        yield f"BATCH_SIZE={experiment.batch_size} must be at least 1"
+
+
+def _mesh_faults(experiment: Experiment, mesh: Mesh) -> Iterator[str]:
+    """What of batch, groups and experts the mesh does not divide."""
+    model, sizes = experiment.model, dict(mesh.shape)
+    shards = math.prod(sizes.get(axis, 1) for axis in ("data", "expert"))
+    grid = " x ".join(f"{axis} {size}" for axis, size in sizes.items())
+    if experiment.batch_size % shards:
+        yield _indivisible("BATCH_SIZE", experiment.batch_size, shards, f"mesh ({grid})")
+    if not model.num_experts:
+        return
+    if model.num_experts % (experts := sizes.get("expert", 1)):
+        yield _indivisible("num_experts", model.num_experts, experts, "mesh axis 'expert'")
+    if model.num_groups % shards:
+        yield _indivisible("num_groups", model.num_groups, shards, f"mesh ({grid})")
+    if experiment.batch_size % model.num_groups:
+        yield _indivisible("BATCH_SIZE", experiment.batch_size, model.num_groups, "num_groups")
+
+
+def _indivisible(name: str, value: int, parts: int, what: str) -> str:
+    near = sorted({max(parts, value // parts * parts), -(-value // parts) * parts})
+    return (
+        f"{name}={value} cannot be divided by the {parts} parts of {what} "
+        f"({value} % {parts} = {value % parts}); use {' or '.join(map(str, near))}"
+    )

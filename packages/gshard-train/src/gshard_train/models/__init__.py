@@ -1,0 +1,1 @@
+"""Models: the Transformer encoder-decoder with mixture-of-experts layers."""

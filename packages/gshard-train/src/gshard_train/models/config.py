@@ -1,0 +1,89 @@
+"""What a GShard Transformer is made of: sizes, experts, regularisation, precision."""
+
+import dataclasses
+from typing import Literal, get_args
+
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from gshard_moe.gating import SecondExpert
+from gshard_moe.layer import Dispatch
+
+Remat = Literal["none", "full", "save_dispatch"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """An encoder-decoder Transformer with experts in place of every other feed-forward layer.
+
+    The defaults are the paper's sizes (arXiv 2006.16668, A.2) at 36 layers and 2048 experts.
+
+    Attributes:
+      source_vocab_size: pieces of the source vocabulary.
+      target_vocab_size: pieces of the target vocabulary; embedding and output are separate.
+      max_length: longest sequence, which is the size of the tables of learned positions.
+      embed: model width M.
+      mlp: hidden width H of the dense feed-forward layers and of each expert.
+      num_heads: attention heads N.
+      head_dim: width D of a head; N x D need not equal M.
+      num_encoder_layers: even; layers 0, 2, 4 ... hold experts, the others are dense.
+      num_decoder_layers: as above.
+      num_experts: experts per MoE layer, or 0 for a dense model.
+      num_groups: groups G that the tokens of one batch are divided into for routing. It belongs
+        to the model, not to the machine: routing is the same on any number of devices.
+      slots_per_token: slots over all experts for each token of a group; 2.0 is the paper's
+        capacity 2S/E.
+      second_expert: "random" dispatches the second expert with probability 2 g2 (the paper),
+        "always" or "never".
+      dispatch: "einsum" is the paper's Algorithm 2, "gather" moves rows by index.
+      dropout_rate: on embeddings, and on each residual branch.
+      dtype: of activations; parameters, router and softmax stay float32.
+      remat: "none" keeps all activations for the backward pass, "full" keeps one per pair of
+        layers, "save_dispatch" also keeps what crossed the all-to-alls.
+    """
+
+    source_vocab_size: int
+    target_vocab_size: int
+    max_length: int = 1024
+    embed: int = 1024
+    mlp: int = 8192
+    num_heads: int = 16
+    head_dim: int = 128
+    num_encoder_layers: int = 18
+    num_decoder_layers: int = 18
+    num_experts: int = 2048
+    num_groups: int = 2048
+    slots_per_token: float = 2.0
+    second_expert: SecondExpert = "random"
+    dispatch: Dispatch = "einsum"
+    dropout_rate: float = 0.1
+    dtype: DTypeLike = jnp.float32
+    remat: Remat = "none"
+
+    def __post_init__(self):
+        if faults := list(self._faults()):
+            raise ValueError("TransformerConfig: " + "; ".join(faults))
+
+    def _faults(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            least = 0 if field.name == "num_experts" else 1
+            if field.type in (int, "int") and (not isinstance(value, int) or value < least):
+                yield f"{field.name}={value!r} must be an integer of at least {least}"
+        for name in ("num_encoder_layers", "num_decoder_layers"):
+            if getattr(self, name) % 2:
+                yield (
+                    f"{name}={getattr(self, name)} must be even: layers come in pairs, one with "
+                    "experts and one dense"
+                )
+        if not 0.0 <= self.dropout_rate < 1.0:
+            yield f"dropout_rate={self.dropout_rate} must be in [0, 1)"
+        for name, kinds in (
+            ("remat", Remat),
+            ("dispatch", Dispatch),
+            ("second_expert", SecondExpert),
+        ):
+            if (value := getattr(self, name)) not in (allowed := get_args(kinds)):
+                yield f"{name}={value!r} must be one of {', '.join(allowed)}"
+        if jnp.dtype(self.dtype) not in (jnp.float32, jnp.bfloat16, jnp.float64):
+            yield f"dtype={self.dtype} must be float32, bfloat16 or (for tests) float64"

@@ -1,0 +1,76 @@
+"""The small parts that every block uses: RMS scale, dropout, embeddings, feed-forward.
+
+Axes: B batch, L length, M model width, H hidden width, V vocabulary.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from gshard_annotate import annotate
+from gshard_train.models.initializers import kernel, named
+
+RMS_EPSILON = 1e-6
+
+
+class RMSScale(nnx.Module):
+    """Scales each vector to a root mean square of 1, then by a learned factor; no bias, no mean."""
+
+    def __init__(self, embed: int):
+        self.scale = named(jnp.ones(embed, jnp.float32), ["embed"])
+
+    def __call__(self, x: Float[Array, "*dims M"]) -> Float[Array, "*dims M"]:
+        """The scaled vectors in the dtype of `x`; the mean is taken in float32."""
+        x32 = x.astype(jnp.float32)
+        inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x32), axis=-1, keepdims=True) + RMS_EPSILON)
+        return (x32 * inverse * self.scale[...]).astype(x.dtype)
+
+
+def dropout(
+    x: Float[Array, "*dims"], rate: float, key: PRNGKeyArray | None
+) -> Float[Array, "*dims"]:
+    """`x` with a share `rate` of its entries set to 0 and the rest scaled up; no key, no dropout.
+
+    The mask is drawn for the whole array, so it does not depend on how the array is sharded.
+    """
+    if key is None or rate == 0.0:
+        return x
+    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
+    return jnp.where(keep, x / (1.0 - rate), 0).astype(x.dtype)
+
+
+class Embedding(nnx.Module):
+    """Token vectors plus a learned vector for each position."""
+
+    def __init__(
+        self, vocab_size: int, max_length: int, embed: int, *, dtype: jnp.dtype, rngs: nnx.Rngs
+    ):
+        self.tokens = kernel(rngs.params(), (vocab_size, embed), ["vocab", "embed"], fan_in=1)
+        self.positions = kernel(
+            rngs.params(), (max_length, embed), ["length", "embed"], fan_in=embed
+        )
+        self.dtype = dtype
+
+    def __call__(
+        self, tokens_BL: Int[Array, "B L"], positions_BL: Int[Array, "B L"]
+    ) -> Float[Array, "B L M"]:
+        """The sum of token and position vectors, sharded over the batch."""
+        x_BLM = self.tokens[...][tokens_BL] + self.positions[...][positions_BL]
+        return annotate(x_BLM.astype(self.dtype), "batch", "length", "act_embed")
+
+
+class FeedForward(nnx.Module):
+    """Two matrices with a ReLU between them and no biases (the paper's equation 2, one expert)."""
+
+    def __init__(self, embed: int, mlp: int, *, dtype: jnp.dtype, rngs: nnx.Rngs):
+        self.wi = kernel(rngs.params(), (embed, mlp), ["embed", "mlp"], fan_in=embed)
+        self.wo = kernel(rngs.params(), (mlp, embed), ["mlp", "embed"], fan_in=mlp)
+        self.dtype = dtype
+
+    def __call__(self, x_BLM: Float[Array, "B L M"]) -> Float[Array, "B L M"]:
+        """The transformed tokens; the hidden width may be split over the model axis."""
+        h_BLH = jax.nn.relu(jnp.einsum("BLM,MH->BLH", x_BLM, self.wi[...].astype(self.dtype)))
+        h_BLH = annotate(h_BLH, "batch", "length", "act_mlp")
+        y_BLM = jnp.einsum("BLH,HM->BLM", h_BLH, self.wo[...].astype(self.dtype))
+        return annotate(y_BLM, "batch", "length", "act_embed")

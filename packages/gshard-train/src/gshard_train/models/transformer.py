@@ -1,0 +1,189 @@
+"""The encoder-decoder: embeddings, stacked pairs of layers, logits, and decoding step by step.
+
+Axes: B batch, T source length, L target length, M model width, V target vocabulary, K hypotheses
+of a beam. Layers are stacked: each parameter of a pair has a leading axis named "layer", and the
+program holds one pair's code, run by a scan.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.ad_checkpoint import checkpoint_policies
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gshard_annotate import annotate
+from gshard_moe import MoEOutput
+from gshard_train.models.attention import KeysValues
+from gshard_train.models.blocks import Context, DecoderPair, EncoderPair
+from gshard_train.models.config import TransformerConfig as TransformerConfig
+from gshard_train.models.initializers import kernel
+from gshard_train.models.layers import Embedding, RMSScale, dropout
+
+PAD_ID = 0
+ALL_TO_ALL_RESULTS = ("moe_dispatch", "moe_combine")
+
+Pair = TypeVar("Pair", EncoderPair, DecoderPair)
+
+
+class DecodingState(NamedTuple):
+    """What stays between the steps of a decoder; a leading axis counts pairs of layers.
+
+    The two entries of `kept` and `source` belong to the first and second layer of each pair.
+    """
+
+    kept: tuple[KeysValues, KeysValues]  # [pairs, B K, L, N, D]
+    source: tuple[KeysValues, KeysValues]  # [pairs, B, T, N, D]
+    source_mask_BT: Bool[Array, "B T"]
+
+
+class EncoderDecoder(nnx.Module):
+    """GShard's Transformer for translation, with separate source and target vocabularies."""
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
+        dtype = jnp.dtype(config.dtype)
+        self.config = config
+        self.source_embedding = Embedding(
+            config.source_vocab_size, config.max_length, config.embed, dtype=dtype, rngs=rngs
+        )
+        self.encoder = _stack(EncoderPair, config, config.num_encoder_layers // 2, rngs)
+        self.encoder_norm = RMSScale(config.embed)
+        self.target_embedding = Embedding(
+            config.target_vocab_size, config.max_length, config.embed, dtype=dtype, rngs=rngs
+        )
+        self.decoder = _stack(DecoderPair, config, config.num_decoder_layers // 2, rngs)
+        self.decoder_norm = RMSScale(config.embed)
+        self.output = kernel(
+            rngs.params(),
+            (config.embed, config.target_vocab_size),
+            ["embed", "vocab"],
+            fan_in=config.embed,
+        )
+
+    def __call__(
+        self,
+        source_BT: Int[Array, "B T"],
+        target_inputs_BL: Int[Array, "B L"],
+        target_mask_BL: Bool[Array, "B L"],
+        *,
+        key: PRNGKeyArray | None = None,
+    ) -> tuple[Float[Array, "B L V"], MoEOutput | None]:
+        """Float32 logits for every target position, and what the experts of each layer report.
+
+        Args:
+          source_BT: source tokens, 0 where padded.
+          target_inputs_BL: target tokens shifted right by one; the first is 0.
+          target_mask_BL: True where the position predicts a token. Others take no expert slot.
+          key: for dropout and the second expert's coin; None means evaluation, which has neither
+            and drops no token.
+
+        Returns:
+          Logits, and a `MoEOutput` whose leading axis counts MoE layers, encoder first (None for
+          a dense model).
+        """
+        encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
+        encoded_BTM, encoder_output = self.encode(source_BT, key=encoder_key)
+        context = Context(target_mask_BL, decoder_key)
+        x_BLM = self.target_embedding(target_inputs_BL, _positions(target_inputs_BL))
+        x_BLM = dropout(x_BLM, self.config.dropout_rate, context.fold(0).key)
+        x_BLM, decoder_output = self._run(
+            self.decoder, x_BLM, context.fold(1), encoded_BTM, source_BT != PAD_ID
+        )
+        outputs = (encoder_output, decoder_output)
+        return self._logits(x_BLM), jax.tree.map(lambda *layers: jnp.concatenate(layers), *outputs)
+
+    def encode(
+        self, source_BT: Int[Array, "B T"], *, key: PRNGKeyArray | None = None
+    ) -> tuple[Float[Array, "B T M"], MoEOutput | None]:
+        """The encoder's output for each source token, and what its experts report."""
+        context = Context(source_BT != PAD_ID, key)
+        x_BTM = self.source_embedding(source_BT, _positions(source_BT))
+        x_BTM = dropout(x_BTM, self.config.dropout_rate, context.fold(0).key)
+        x_BTM, output = self._run(self.encoder, x_BTM, context.fold(1))
+        return self.encoder_norm(x_BTM), output
+
+    def start_decoding(
+        self, source_BT: Int[Array, "B T"], *, beams: int, length: int
+    ) -> DecodingState:
+        """The encoder's keys and values, and empty room for `length` target positions."""
+        encoded_BTM, _ = self.encode(source_BT)
+        graph, layers = nnx.split(self.decoder)
+
+        def project(_, layer):
+            pair = nnx.merge(graph, layer)
+            parts = (pair.first.cross_attention, pair.second.cross_attention)
+            return None, (parts[0].project(encoded_BTM), parts[1].project(encoded_BTM))
+
+        _, source = jax.lax.scan(project, None, layers)
+        heads = (self.config.num_heads, self.config.head_dim)
+        shape = (self.config.num_decoder_layers // 2, source_BT.shape[0] * beams, length, *heads)
+        empty = annotate(
+            jnp.zeros(shape, encoded_BTM.dtype), "layer", "batch", "length", "act_heads", "head_dim"
+        )
+        kept = KeysValues(empty, empty)
+        return DecodingState((kept, kept), source, source_BT != PAD_ID)
+
+    def decode_step(
+        self,
+        tokens_BK: Int[Array, "B K"],
+        index: Int[Array, ""],
+        state: DecodingState,
+        live_BK: Bool[Array, "B K"],
+    ) -> tuple[Float[Array, "B K V"], DecodingState]:
+        """Float32 logits for the token after position `index`, and the state with it added."""
+        graph, layers = nnx.split(self.decoder)
+
+        def run(x_BKM, inputs):
+            layer, kept, source = inputs
+            pair = nnx.merge(graph, layer)
+            shared = (state.source_mask_BT, index, live_BK)
+            x_BKM, first = pair.first.step(x_BKM, kept[0], source[0], *shared)
+            x_BKM, second = pair.second.step(x_BKM, kept[1], source[1], *shared)
+            return x_BKM, (first, second)
+
+        x_BKM = self.target_embedding(tokens_BK, jnp.full_like(tokens_BK, index))
+        x_BKM, kept = jax.lax.scan(run, x_BKM, (layers, state.kept, state.source))
+        return self._logits(x_BKM), state._replace(kept=kept)
+
+    def _run(self, stack, x, context: Context, *arguments):
+        """`x` after all pairs of a stack, and their reports stacked."""
+        graph, layers = nnx.split(stack)
+
+        def pair(x, inputs):
+            layer, number = inputs
+            return nnx.merge(graph, layer)(x, *arguments, context=context.fold(number))
+
+        count = jax.tree.leaves(layers)[0].shape[0]
+        return jax.lax.scan(_remat(pair, self.config.remat), x, (layers, jnp.arange(count)))
+
+    def _logits(self, x_BLM: Float[Array, "B L M"]) -> Float[Array, "B L V"]:
+        x_BLM = self.decoder_norm(x_BLM)
+        logits_BLV = jnp.einsum(
+            "BLM,MV->BLV",
+            x_BLM,
+            self.output[...].astype(x_BLM.dtype),
+            preferred_element_type=jnp.promote_types(x_BLM.dtype, jnp.float32),
+        )
+        return annotate(logits_BLV, "batch", "length", "vocab")
+
+
+def _stack(pair: type[Pair], config: TransformerConfig, count: int, rngs: nnx.Rngs) -> Pair:
+    """`count` pairs as one module whose parameters have a leading axis named "layer"."""
+    make = nnx.vmap(
+        lambda key: pair(config, rngs=nnx.Rngs(params=key)),
+        transform_metadata={nnx.PARTITION_NAME: "layer"},
+    )
+    return make(jax.random.split(rngs.params(), count))
+
+
+def _remat(pair: Callable[..., Any], policy: str) -> Callable[..., Any]:
+    if policy == "none":
+        return pair
+    names = ALL_TO_ALL_RESULTS if policy == "save_dispatch" else ()
+    return jax.checkpoint(pair, policy=checkpoint_policies.save_only_these_names(*names))
+
+
+def _positions(tokens_BL: Int[Array, "B L"]) -> Int[Array, "B L"]:
+    return jnp.broadcast_to(jnp.arange(tokens_BL.shape[1]), tokens_BL.shape)
