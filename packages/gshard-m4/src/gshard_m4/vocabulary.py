@@ -28,7 +28,12 @@ class Vocabulary:
                 f"vocabulary: no file {str(self.path)!r}; give the path of a SentencePiece .model"
             )
         self._model = sentencepiece.SentencePieceProcessor()
-        self._model.LoadFromSerializedProto(self.path.read_bytes())
+        try:
+            self._model.LoadFromSerializedProto(self.path.read_bytes())
+        except RuntimeError as error:
+            raise ValueError(
+                f"vocabulary: {str(self.path)!r} is not a SentencePiece model ({error})"
+            ) from None
         found = self._model.pad_id(), self._model.eos_id(), self._model.unk_id()
         if found != (PAD, EOS, UNK):
             raise ValueError(
@@ -72,7 +77,8 @@ def train(
 ) -> None:
     """Writes a unigram SentencePiece model of `size` pieces, learnt from texts, to path.
 
-    Digits are split. With `byte_fallback`, characters beyond `character_coverage` become bytes, else unknown.
+    Digits are split. Characters beyond `character_coverage` become bytes with `byte_fallback`, and
+    unknown without.
     """
     with pathlib.Path(path).open("wb") as out, tempfile.NamedTemporaryFile("w") as rules:
         rules.writelines(
