@@ -8,7 +8,6 @@ from gshard_moe.dispatch import combine_einsum as combine_einsum
 from gshard_moe.dispatch import combine_gather as combine_gather
 from gshard_moe.dispatch import dispatch_einsum as dispatch_einsum
 from gshard_moe.dispatch import dispatch_gather as dispatch_gather
-from gshard_moe.gating import Routing as Routing
 from gshard_moe.gating import probabilities as probabilities
 from gshard_moe.gating import top1 as top1
 from gshard_moe.gating import top2 as top2
@@ -18,6 +17,7 @@ from gshard_moe.layer import MoELayer as MoELayer
 from gshard_moe.layer import MoEOutput as MoEOutput
 from gshard_moe.losses import balance_loss as balance_loss
 from gshard_moe.losses import router_z_loss as router_z_loss
+from gshard_moe.routing import Routing as Routing
 from gshard_moe.statistics import Statistics as Statistics
 from gshard_moe.statistics import statistics as statistics
 from gshard_moe.statistics import summary as summary

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gshard_moe.gating import Routing
+from gshard_moe.routing import Routing
 
 
 def dispatch_einsum(x_GSM: Float[Array, "G S M"], routing: Routing) -> Float[Array, "E G C M"]:

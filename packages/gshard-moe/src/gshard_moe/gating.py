@@ -6,41 +6,18 @@ whatever the activations are.
 Axes: G groups, S tokens per group, E experts, K choices per token.
 """
 
-import dataclasses
 from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gshard_moe.routing import Routing
+
 SecondExpert = Literal["random", "always", "never"]
 
 # Tokens per triangular matmul: its work grows with the square, its overhead falls.
 _BLOCK = 128
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Routing:
-    """Where each token goes, by token and choice.
-
-    Attributes:
-      expert_GSK: The expert of each choice. Of padding it means nothing.
-      slot_GSK: Its slot in that expert and group; `capacity` where the choice has none.
-      weight_GSK: What the expert's output is multiplied with; 0 where the choice has no slot.
-      chosen_GSK: Whether the choice asked for a slot: no padding, and its coin was won.
-      kept_GSK: Whether it got one.
-      capacity: Slots per group and expert, C.
-      num_experts: E.
-    """
-
-    expert_GSK: Int[Array, "G S K"]
-    slot_GSK: Int[Array, "G S K"]
-    weight_GSK: Float[Array, "G S K"]
-    chosen_GSK: Bool[Array, "G S K"]
-    kept_GSK: Bool[Array, "G S K"]
-    capacity: int = dataclasses.field(metadata={"static": True})
-    num_experts: int = dataclasses.field(metadata={"static": True})
 
 
 def probabilities(logits_GSE: Float[Array, "G S E"]) -> Float[Array, "G S E"]:

@@ -17,8 +17,9 @@ from jaxtyping import Array, Bool, Float
 from gshard_annotate import annotate
 from gshard_moe import dispatch as dispatching
 from gshard_moe.capacity import PAPER_SLOTS_PER_TOKEN, capacity
-from gshard_moe.gating import Routing, SecondExpert, probabilities, top2
+from gshard_moe.gating import SecondExpert, probabilities, top2
 from gshard_moe.losses import balance_loss, router_z_loss
+from gshard_moe.routing import Routing
 from gshard_moe.statistics import Statistics, statistics
 
 Dispatch = Literal["einsum", "gather"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gshard_moe.gating import Routing
+from gshard_moe.routing import Routing
 
 
 @jax.tree_util.register_dataclass
