@@ -128,8 +128,14 @@ def _faults(
         )
     if not 0 <= process_index < process_count:
         faults.append(f"process_index {process_index} is not in 0..{process_count - 1}")
-    elif batch_size < 1 or batch_size % process_count:
-        faults.append(f"batch_size {batch_size} is not a multiple of {process_count} processes")
+    elif batch_size < 1:
+        faults.append(f"batch_size {batch_size} is not positive")
+    elif batch_size % process_count:
+        below = batch_size // process_count * process_count
+        near = f"{below} or {below + process_count} are" if below else f"{process_count} is"
+        faults.append(
+            f"batch_size {batch_size} is not a multiple of {process_count} processes: {near}"
+        )
     return faults
 
 

@@ -3,11 +3,13 @@
 A corpus is found by the name of its mixture, or of one of its tasks, without importing seqio.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import importlib
 from collections.abc import Mapping
 
+from gshard_m4 import languages
 from gshard_m4.corpus import Corpus
 
 TEMPERATURE = 5.0
@@ -62,19 +64,25 @@ def find(mixture_or_task_name: str) -> Mixture:
     Raises:
         ValueError: for a name that no corpus has, with the nearest names.
     """
-    known: list[str] = []
     for name, module in _MODULES.items():
-        known.append(name)
-        if not mixture_or_task_name.startswith(name):
-            continue
-        corpus: Corpus = importlib.import_module(module).corpus()
         if mixture_or_task_name == name:
-            return mixture_of(corpus)
-        languages = {corpus.task_name(language): language for language in corpus.pairs}
-        if mixture_or_task_name in languages:
-            return Mixture(mixture_or_task_name, corpus, {languages[mixture_or_task_name]: 1.0})
-        known += languages
-    near = difflib.get_close_matches(mixture_or_task_name, known, n=3) or known[:3]
-    raise ValueError(
-        f"unknown mixture or task {mixture_or_task_name!r}; did you mean {', '.join(near)}?"
-    )
+            return mixture_of(importlib.import_module(module).corpus())
+        if mixture_or_task_name.startswith(name + "_"):
+            return _one_task(importlib.import_module(module).corpus(), mixture_or_task_name)
+    raise ValueError(_unknown(mixture_or_task_name, list(_MODULES)))
+
+
+def _one_task(corpus: Corpus, name: str) -> Mixture:
+    tasks = {corpus.task_name(language): language for language in corpus.pairs}
+    if name in tasks:
+        return Mixture(name, corpus, {tasks[name]: 1.0})
+    with contextlib.suppress(ValueError):
+        # Another code for the language, such as M4's old ones.
+        stem = name.removeprefix(corpus.name + "_").removesuffix("_en")
+        tasks = {corpus.task_name(languages.find(stem).code): stem}
+    raise ValueError(_unknown(name, [corpus.name, *tasks]))
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3) or known[:3]
+    return f"unknown mixture or task {name!r}; did you mean {', '.join(near)}?"

@@ -1,5 +1,6 @@
 """SentencePiece vocabularies: ids of text and back. Pad is 0, end of sentence 1, unknown 2."""
 
+import io
 import pathlib
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -80,25 +81,34 @@ def train(
     Digits are split. Characters beyond `character_coverage` become bytes with `byte_fallback`, and
     unknown without.
     """
-    with pathlib.Path(path).open("wb") as out, tempfile.NamedTemporaryFile("w") as rules:
+    texts = list(texts)
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w") as rules:
         rules.writelines(
-            f"{ord(a):X}\t{f'{ord(to):X}' if to else ''}\n" for a, to in _RULES.items()
+            f"{ord(char):X}\t{f'{ord(to):X}' if to else ''}\n" for char, to in _RULES.items()
         )
         rules.flush()
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(texts),
-            model_writer=out,
-            vocab_size=size,
-            model_type="unigram",
-            character_coverage=character_coverage,
-            byte_fallback=byte_fallback,
-            required_chars=required_chars,
-            normalization_rule_tsv=rules.name,
-            split_digits=True,
-            pad_id=PAD,
-            eos_id=EOS,
-            unk_id=UNK,
-            bos_id=-1,
-            num_threads=2,
-            minloglevel=1,
-        )
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(texts),
+                model_writer=model,
+                vocab_size=size,
+                model_type="unigram",
+                character_coverage=character_coverage,
+                byte_fallback=byte_fallback,
+                required_chars=required_chars,
+                normalization_rule_tsv=rules.name,
+                split_digits=True,
+                pad_id=PAD,
+                eos_id=EOS,
+                unk_id=UNK,
+                bos_id=-1,
+                num_threads=2,
+                minloglevel=1,
+            )
+        except RuntimeError as error:
+            count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
+            raise ValueError(
+                f"vocabulary: cannot learn {size} pieces from {count} ({error})"
+            ) from None
+    pathlib.Path(path).write_bytes(model.getvalue())

@@ -1,0 +1,194 @@
+import json
+import re
+import shutil
+import threading
+
+import numpy as np
+import pytest
+
+from gshard_m4 import feed, mixture
+from gshard_m4.sample.corpus import corpus
+from gshard_m4.vocabulary import EOS, Vocabulary
+
+LENGTHS = {"inputs": 9, "targets": 7}
+
+
+@pytest.fixture
+def make_feed():
+    made = []
+
+    def make(**changed):
+        options = {
+            "mixture_or_task_name": "m4_sample",
+            "task_feature_lengths": LENGTHS,
+            "batch_size": 24,
+            "seed": 3,
+            "process_index": 0,
+            "process_count": 1,
+        }
+        made.append(feed.training_feed(**options | changed))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def assert_equal(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+
+
+def test_a_batch_has_the_arrays_that_t5x_names(make_feed):
+    batch = next(make_feed())
+    assert {name: (a.shape, a.dtype.name) for name, a in batch.items()} == {
+        "encoder_input_tokens": ((24, 9), "int32"),
+        "decoder_target_tokens": ((24, 7), "int32"),
+        "decoder_input_tokens": ((24, 7), "int32"),
+        "decoder_loss_weights": ((24, 7), "int32"),
+    }
+    targets = batch["decoder_target_tokens"]
+    assert (batch["decoder_input_tokens"][:, 0] == 0).all()
+    assert (batch["decoder_input_tokens"][:, 1:] == targets[:, :-1]).all()
+    assert (batch["decoder_loss_weights"] == (targets != 0)).all()
+
+
+def test_rows_are_pairs_of_the_training_text_cut_with_their_end_kept(make_feed):
+    made = make_feed(mixture_or_task_name="m4_sample_de_en", batch_size=300)
+    source = Vocabulary(corpus().source_vocabulary)
+    target = Vocabulary(corpus().target_vocabulary)
+    assert made.vocabulary_sizes == {"inputs": source.size, "targets": target.size}
+    known = {
+        (tuple(source.encode_batch([s])[0][:8]), tuple(target.encode_batch([e])[0][:6]))
+        for s, e in corpus().pairs["de"]["train"]
+    }
+    batch = next(made)
+    cut = 0
+    for x, y in zip(batch["encoder_input_tokens"], batch["decoder_target_tokens"], strict=True):
+        x, y = x[x != 0].tolist(), y[y != 0].tolist()
+        assert (x[-1], y[-1]) == (EOS, EOS)
+        assert (tuple(x[:-1]), tuple(y[:-1])) in known
+        cut += len(x) == 9
+    assert cut
+
+
+def test_shares_are_the_mixtures_rates():
+    found = mixture.find("m4_sample")
+    pairs = feed._Pairs(found, seed=0, batch_size=256, first_row=0, rows=256)
+    language_of = {
+        id(pair): language
+        for language in found.rates
+        for pair in found.corpus.pairs[language]["train"]
+    }
+    counts = dict.fromkeys(found.rates, 0)
+    for i in range(256):
+        for pair in pairs[i]:
+            counts[language_of[id(pair)]] += 1
+    shares = {language: n / 256**2 for language, n in counts.items()}
+    assert shares == pytest.approx(found.rates, abs=2 / 256**2)
+
+
+def test_a_batch_depends_on_the_seed_and_its_index_alone(make_feed):
+    first, again, other = make_feed(), make_feed(), make_feed(seed=4)
+    for _ in range(3):
+        batch = next(first)
+        assert_equal(batch, next(again))
+        assert (batch["encoder_input_tokens"] != next(other)["encoder_input_tokens"]).any()
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_processes_hold_the_blocks_of_the_same_global_batches(make_feed, count):
+    whole = make_feed()
+    parts = [make_feed(process_index=p, process_count=count) for p in range(count)]
+    for _ in range(4):
+        blocks = [next(part) for part in parts]
+        joined = {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
+        assert_equal(joined, next(whole))
+
+
+def test_a_saved_position_gives_the_batches_that_would_have_come(make_feed):
+    straight = make_feed()
+    batches = [next(straight) for _ in range(12)]
+    stopped = make_feed()
+    for _ in range(5):
+        next(stopped)
+    state = json.loads(json.dumps(stopped.get_state()))
+    assert state == {"next_index": 5}
+    resumed = make_feed(process_index=1, process_count=2)
+    resumed.set_state(state)
+    for batch in batches[5:]:
+        assert_equal({k: a[12:] for k, a in batch.items()}, next(resumed))
+    assert resumed.get_state() == {"next_index": 12}
+    straight.set_state(state)
+    assert_equal(next(straight), batches[5])
+
+
+@pytest.mark.parametrize("state", [{}, {"next_index": -1}, {"next_index": 1, "seed": 3}])
+def test_positions_of_something_else_are_refused(make_feed, state):
+    message = f"set_state: expected {{'next_index': index >= 0}}, got {state}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make_feed().set_state(state)
+
+
+def test_few_threads_and_none_after_close(make_feed):
+    before = threading.active_count()
+    made = make_feed()
+    next(made)
+    assert threading.active_count() - before <= 3
+    made.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(made)
+
+
+def test_all_faults_of_the_arguments_are_named_at_once(make_feed):
+    message = (
+        "training_feed: unknown mixture or task 'm4_sampel'; did you mean m4_sample?;"
+        " task_feature_lengths must be {'inputs': n, 'targets': m} with n, m >= 1,"
+        " got {'inputs': 9}; batch_size 24 is not a multiple of 7 processes: 21 or 28 are"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make_feed(
+            mixture_or_task_name="m4_sampel",
+            task_feature_lengths={"inputs": 9},
+            process_count=7,
+        )
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"process_index": 2, "process_count": 2}, "process_index 2 is not in 0..1"),
+        ({"batch_size": 0}, "batch_size 0 is not positive"),
+        (
+            {"batch_size": 3, "process_count": 8},
+            "batch_size 3 is not a multiple of 8 processes: 8 is",
+        ),
+        (
+            {"task_feature_lengths": LENGTHS | {"extra": 4}},
+            "task_feature_lengths must be {'inputs': n, 'targets': m} with n, m >= 1,"
+            " got {'inputs': 9, 'targets': 7, 'extra': 4}",
+        ),
+    ],
+)
+def test_each_fault_is_named(make_feed, changed, message):
+    with pytest.raises(ValueError, match=f"^training_feed: {re.escape(message)}$"):
+        make_feed(**changed)
+
+
+def test_a_missing_vocabulary_is_named(make_feed, tmp_path, monkeypatch):
+    shutil.copy(corpus().source_vocabulary, tmp_path / "source.model")
+    missing = tmp_path / "target.model"
+    found = mixture.find("m4_sample")
+    broken = mixture.dataclasses.replace(
+        found,
+        corpus=mixture.dataclasses.replace(
+            found.corpus,
+            source_vocabulary=tmp_path / "source.model",
+            target_vocabulary=missing,
+        ),
+    )
+    monkeypatch.setattr(mixture, "find", lambda name: broken)
+    message = f"vocabulary: no file '{missing}'; give the path of a SentencePiece .model"
+    with pytest.raises(FileNotFoundError, match=f"^{re.escape(message)}$"):
+        make_feed()

@@ -1,0 +1,86 @@
+import re
+
+import pytest
+
+from gshard_m4.corpus import SPLITS
+from gshard_m4.sample.corpus import corpus
+from gshard_m4.vocabulary import EOS, PAD, UNK, Vocabulary, normalize, train
+
+
+@pytest.fixture(scope="module")
+def source():
+    return Vocabulary(corpus().source_vocabulary)
+
+
+@pytest.fixture(scope="module")
+def target():
+    return Vocabulary(corpus().target_vocabulary)
+
+
+def test_sizes_are_multiples_of_what_a_mesh_divides(source, target):
+    assert (source.size, target.size) == (12288, 1536)
+
+
+def test_every_text_of_the_sample_comes_back_without_unknown_pieces(source, target):
+    for splits in corpus().pairs.values():
+        for name in SPLITS:
+            for side, vocabulary in enumerate((source, target)):
+                texts = [pair[side] for pair in splits[name]]
+                for text, ids in zip(texts, vocabulary.encode_batch(texts), strict=True):
+                    assert UNK not in ids
+                    assert vocabulary.decode(ids) == text
+
+
+def test_most_phrases_are_short(source, target):
+    pairs = [pair for splits in corpus().pairs.values() for pair in splits["test"]]
+    for side, vocabulary, most in ((0, source, 16), (1, target, 12)):
+        lengths = sorted(len(i) + 1 for i in vocabulary.encode_batch([p[side] for p in pairs]))
+        assert lengths[len(lengths) // 2] <= 7
+        assert sum(length <= most for length in lengths) / len(lengths) > 0.95
+
+
+def test_decoding_ends_at_end_of_sentence_and_skips_padding(target):
+    ids = target.encode_batch(["red rose"])[0]
+    assert target.decode([PAD, *ids, UNK, 99999, EOS, *ids]) == "red rose"
+    assert target.decode([]) == ""
+
+
+def test_invisible_characters_and_other_spaces_do_not_change_the_ids(source):
+    plain, same = source.encode_batch(
+        ["visage : neutre", "\u200fvisage\u00a0: neu\u00adtre\u200b "]
+    )
+    assert plain == same
+    assert normalize("\u200fvisage\u00a0: neu\u00adtre\u200b ") == "visage : neutre"
+    assert normalize("می\u200cخواهم") == "می\u200cخواهم"
+
+
+def test_characters_that_training_never_saw_become_bytes(source):
+    assert source.decode(source.encode_batch(["𓀀 and 𝄞"])[0]) == "𓀀 and 𝄞"
+
+
+def test_a_trained_model_has_the_size_and_ids_that_were_asked_for(tmp_path):
+    texts = [f"{a} {b} arrow" for a in ("red", "green", "left") for b in ("up", "down", "heart")]
+    train(texts, tmp_path / "x.model", size=23, character_coverage=1.0, required_chars="z")
+    vocabulary = Vocabulary(tmp_path / "x.model")
+    assert vocabulary.size == 23
+    assert vocabulary.decode(vocabulary.encode_batch(["green zed arrow"])[0]) == "green zed arrow"
+
+
+def test_too_few_texts_for_a_size_are_refused_and_leave_the_old_file(tmp_path):
+    path = tmp_path / "x.model"
+    path.write_bytes(b"old")
+    with pytest.raises(
+        ValueError, match=r"^vocabulary: cannot learn 500 pieces from 1 text \(.*\)$"
+    ):
+        train(["left arrow"], path, size=500)
+    assert path.read_bytes() == b"old"
+
+
+def test_missing_and_broken_files_are_named(tmp_path):
+    path = tmp_path / "none.model"
+    message = f"vocabulary: no file '{path}'; give the path of a SentencePiece .model"
+    with pytest.raises(FileNotFoundError, match=f"^{re.escape(message)}$"):
+        Vocabulary(path)
+    path.write_bytes(b"not a model")
+    with pytest.raises(ValueError, match=re.escape(f"'{path}' is not a SentencePiece model")):
+        Vocabulary(path)
