@@ -59,7 +59,7 @@ def test_other_codes_of_a_language_are_found(alias, code):
 
 
 def test_unknown_languages_are_refused_with_near_ones():
-    message = "unknown language 'germn', not one of M4's 102; did you mean de (German)"
+    message = "unknown language 'germn', not one of M4's 102; did you mean de (German)?"
     with pytest.raises(ValueError, match=re.escape(message)):
         languages.find("germn")
     message = "unknown language 'qqqq', not one of M4's 102"

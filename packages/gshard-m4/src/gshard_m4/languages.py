@@ -59,7 +59,8 @@ def _script(stem: str, subtag: str) -> str | None:
 
 def _unknown(code: str) -> str:
     spellings = _BY_ALIAS | _BY_NAME
-    near = difflib.get_close_matches(code.casefold(), list(spellings), n=12, cutoff=0.5)
+    stem = re.split("[-_@]", code.casefold())[0]
+    near = difflib.get_close_matches(stem, list(spellings), n=12, cutoff=0.65)
     found = list(dict.fromkeys(f"{spellings[n].code} ({spellings[n].name})" for n in near))[:4]
     ask = f"; did you mean {', '.join(found)}?" if found else ""
     return f"unknown language {code!r}, not one of M4's {len(LANGUAGES)}{ask}"
