@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+import tensorstore as ts
 from absl import logging
 from etils import epath
 from orbax.checkpoint.checkpoint_managers import LatestN
@@ -99,7 +100,8 @@ class Checkpointer:
             shardings wanted now; they need not be those of the run that saved.
 
         Raises:
-          UserError: naming every tensor that is missing, left over or of another shape or dtype.
+          UserError: naming every tensor that is missing, left over or of another shape or dtype;
+            or saying that the step's files are damaged.
         """
         self.wait()
         if step not in (steps := self._steps()):
@@ -110,19 +112,18 @@ class Checkpointer:
         names = _by_name(saved), _by_name(wanted)
         if differences := list(_differences(*names)):
             raise UserError(self._refusal(step, differences, len({*names[0], *names[1]})))
-        with _reader() as reader:
-            restored = reader.restore(
-                self._directory / str(step),
-                args=ocp.args.Composite(
-                    **{
-                        _STATE: ocp.args.PyTreeRestore(
-                            wanted,
-                            restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
-                        ),
-                        _FEED: ocp.args.JsonRestore(),
-                    }
-                ),
-            )
+        arrays = ocp.args.PyTreeRestore(
+            wanted, restore_args=ocp.checkpoint_utils.construct_restore_args(wanted)
+        )
+        try:
+            restored = self._read(step, {_STATE: arrays, _FEED: ocp.args.JsonRestore()})
+        except RuntimeError:
+            raise  # the devices' memory, not the files
+        except Exception as error:
+            raise UserError(
+                f"checkpoint {step} in {self._directory} is damaged ({_reason(error)}); "
+                "move its directory away to go on from the one before it"
+            ) from error
         leaves = [_at(restored[_STATE], path) for path, _ in _leaves(abstract_state)]
         return jax.tree.unflatten(jax.tree.structure(abstract_state), leaves), restored[_FEED]
 
@@ -152,23 +153,38 @@ class Checkpointer:
     def _steps(self) -> list[int]:
         return ocp.utils.checkpoint_steps(self._directory) if self._directory.exists() else []
 
+    def _read(self, step: int, args: Mapping[str, Any]) -> Any:
+        with _reader() as reader:
+            return reader.restore(self._directory / str(step), args=ocp.args.Composite(**args))
+
+    def _arrays(self, step: int) -> list[bytes]:
+        """Keys of the arrays in the step's database; raises what is wrong with the database.
+
+        orbax would find it too, but by opening all arrays at once, whose further errors then come
+        up in a closed event loop.
+        """
+        path = os.fspath(self._directory / str(step) / _STATE)
+        base = path if "://" in path else f"file://{path}"
+        keys = ts.KvStore.open({"driver": "ocdbt", "base": base}).result().list().result()
+        return [key for key in keys if key.endswith(b"/.zarray")]
+
     def _metadata(self, step: int) -> Any:
         with _reader() as reader:
             return reader.metadata(self._directory / str(step)).item_metadata
 
     def _damage(self, step: int) -> str:
         """Why a step cannot be read, or nothing."""
-        directory = self._directory / str(step)
         for part in (_STATE, _FEED):
-            if not (directory / part).exists():
+            if not (self._directory / str(step) / part).exists():
                 return f"{part} is missing"
         try:
+            if not self._arrays(step):
+                return "the arrays are missing"
+            self._read(step, {_FEED: ocp.args.JsonRestore()})
             metadata = self._metadata(step)
         except Exception as error:
-            return f"{type(error).__name__}: {error}".split("\n")[0]
-        if metadata.get(_STATE) is None:
-            return "the list of tensors is missing"
-        return ""
+            return _reason(error)
+        return "the list of tensors is missing" if metadata.get(_STATE) is None else ""
 
     def _move_aside(self, step: int) -> None:
         aside = self._directory / f"{step}.damaged"
@@ -189,6 +205,13 @@ class Checkpointer:
                 *(f"  {line}" for line in shown),
             ]
         )
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of the error that began it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}".split("\n")[0][:200]
 
 
 def _reader() -> ocp.Checkpointer:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import tqdm
 
 _logger = logging.getLogger(__name__)
-_BAR = "{percentage:3.0f} % |{bar}| {n:,} of {total:,}   {postfix}"
+_BAR = "{percentage:3.0f} % |{bar}| {n:,} of {total:,}   {desc}"
 
 
 class Progress:
@@ -113,7 +113,7 @@ class _Bar:
 
     def show(self, step: int, figures: str) -> None:
         self._bar.n = step
-        self._bar.set_postfix_str(figures, refresh=True)
+        self._bar.set_description_str(figures, refresh=True)
 
     def close(self) -> None:
         for handler in self._handlers:

@@ -7,7 +7,7 @@ from gshard_train.errors import did_you_mean
 from gshard_train.gin_check.statements import REQUIRED, Binding, Macro, Statements, references
 
 _USE = re.compile(r"%([A-Za-z_][\w./]*)")
-_SET = re.compile(r"([A-Za-z_]\w*)\s*=")
+_SET = re.compile(r"([A-Za-z_]\w*)\s*(=|$)")
 _STRING_NAME = re.compile(r"(DIR|PATH|FILE|NAME|MODULE)S?$")
 
 

@@ -73,16 +73,21 @@ class Names:
         return None
 
     def _candidates(self, selector: str, binding: Binding) -> Iterator[Target]:
-        """By the symbols of its own file; else by those of all files; else inside any module."""
+        """By the symbols of its own file; else of all files; else by any part of a full name."""
         symbol, _, path = selector.partition(".")
         everywhere = [i for i in self._imports if i.symbol == symbol]
         for imports in ([i for i in everywhere if i.source == binding.source], everywhere):
             if found := [t for i in imports if (t := _follow(_start(i), path))]:
                 yield from found
                 return
-        for statement in self._imports:
-            if target := _follow(statement.module, selector):
-                yield target
+        for module in {i.module: None for i in self._imports}:
+            names = module.split(".")
+            for start in range(len(names) + 1):  # a.b.c.f, b.c.f, c.f and f all name a.b.c's f
+                prefix = "".join(f"{name}." for name in names[start:])
+                if selector.startswith(prefix) and (
+                    target := _follow(module, selector.removeprefix(prefix))
+                ):
+                    yield target
 
     def _suggestion(self, selector: str) -> str:
         symbol = selector.partition(".")[0]

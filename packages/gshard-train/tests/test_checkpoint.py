@@ -1,0 +1,312 @@
+"""Saving, going on elsewhere, and what is refused."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from gshard_annotate import make_mesh
+from gshard_train.checkpoint import Checkpointer
+from gshard_train.errors import UserError
+
+FEED = {"next_index": 7, "seed": 2**40}
+
+
+class State(NamedTuple):
+    step: Any
+    params: Any
+    opt_state: Any
+    key: Any
+
+
+def make_state(mesh, *, num_experts=8, mlp=6, fill=0.0):
+    def put(array, *spec):
+        return jax.device_put(array, NamedSharding(mesh, PartitionSpec(*spec)))
+
+    wi = jnp.arange(num_experts * 4 * mlp, dtype=jnp.float32).reshape(num_experts, 4, mlp)
+    params = {
+        "moe": {"wi": put(wi + fill, "expert"), "router": put(jnp.ones((4, num_experts)))},
+        "scale": put(jnp.full((4,), 0.5 + fill, jnp.bfloat16)),
+    }
+    opt_state = optax.adam(1e-3).init(params)
+    key = put(jax.random.key_data(jax.random.key(3)))
+    return State(put(jnp.int32(11)), params, opt_state, key)
+
+
+def abstract(state, mesh=None, *spec):
+    """What to restore into: the state's own shardings, or `spec` on a mesh for the experts."""
+
+    def leaf(array):
+        sharding = array.sharding
+        if mesh is not None:
+            sharding = NamedSharding(mesh, PartitionSpec(*(spec if array.ndim == 3 else ())))
+        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+
+    return jax.tree.map(leaf, state)
+
+
+def assert_same(state, other):
+    assert jax.tree.structure(state) == jax.tree.structure(other)
+    for one, two in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
+        assert one.dtype == two.dtype
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
+
+
+@pytest.fixture
+def state(mesh):
+    return make_state(mesh)
+
+
+@pytest.fixture
+def saved(tmp_path, mesh):
+    """A run's directory with the steps 5 and 10."""
+    with Checkpointer(tmp_path) as checkpointer:
+        for step in (5, 10):
+            checkpointer.save(step, make_state(mesh, fill=float(step)), {"next_index": step})
+    return tmp_path
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_everything_comes_back(tmp_path, state, asynchronous):
+    with Checkpointer(tmp_path, asynchronous=asynchronous) as checkpointer:
+        assert checkpointer.save(11, state, FEED)
+        restored, feed = checkpointer.restore(11, abstract(state))
+    assert_same(restored, state)
+    assert restored.params["moe"]["wi"].sharding == state.params["moe"]["wi"].sharding
+    assert feed == FEED
+
+
+@pytest.mark.parametrize(
+    ("axes", "count", "spec"),
+    [
+        ({"data": 4, "expert": 2}, 8, ("expert",)),
+        ({"data": 1, "expert": 4}, 4, ("expert", "data")),
+        ({"data": 2, "expert": 1}, 2, (None, "data")),
+        ({"data": 1, "expert": 1}, 1, ()),
+        ({"data": 1, "expert": 2, "model": 3}, 6, ("expert", None, "model")),
+    ],
+)
+def test_restored_to_other_devices_and_shardings(tmp_path, state, axes, count, spec):
+    other = make_mesh(axes, devices=jax.devices()[:count])
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, state, {})
+    with Checkpointer(tmp_path) as checkpointer:
+        restored, _ = checkpointer.restore(1, abstract(state, other, *spec))
+    assert_same(restored, state)
+    wanted = NamedSharding(other, PartitionSpec(*spec))
+    assert restored.params["moe"]["wi"].sharding.is_equivalent_to(wanted, 3)
+    assert restored.opt_state[0].nu["moe"]["wi"].sharding.is_equivalent_to(wanted, 3)
+
+
+def test_restored_inside_a_mesh_context(saved, mesh):
+    state = make_state(mesh, fill=10.0)
+    with Checkpointer(saved) as checkpointer, jax.set_mesh(mesh):
+        restored, _ = checkpointer.restore(10, abstract(state))
+    assert_same(restored, state)
+
+
+def test_arrays_may_be_donated_right_after_an_asynchronous_save(tmp_path, mesh):
+    sharding = NamedSharding(mesh, PartitionSpec("expert"))
+    x = jax.device_put(jnp.ones((8, 512, 512)), sharding)
+    spoil = jax.jit(lambda x: x * 0.0 - 1.0, donate_argnums=0, out_shardings=sharding)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"x": x}, {})
+        x = spoil(x)
+        restored, _ = checkpointer.restore(1, abstract({"x": x}))
+    assert (np.asarray(restored["x"]) == 1.0).all()
+
+
+def test_newest_are_kept_and_a_step_is_saved_once(tmp_path, state):
+    with Checkpointer(tmp_path, keep=2) as checkpointer:
+        assert [checkpointer.save(step, state, FEED) for step in (1, 2, 2, 3)] == [
+            True,
+            True,
+            False,
+            True,
+        ]
+        assert checkpointer.latest_step() == 3
+        assert not checkpointer.save(3, state, {})
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["2", "3"]
+
+
+def test_reading_changes_nothing_on_disk(tmp_path, state):
+    with Checkpointer(tmp_path / "run") as checkpointer:
+        assert checkpointer.latest_step() is None
+        with pytest.raises(UserError, match=r"no checkpoint 5 in .*checkpoints; there is none$"):
+            checkpointer.restore(5, abstract(state))
+    assert not (tmp_path / "run").exists()
+
+
+def test_step_that_is_not_there_lists_those_that_are(saved, state):
+    with (
+        Checkpointer(saved) as checkpointer,
+        pytest.raises(UserError, match=r"there is no checkpoint 7 in .*; there is 5, 10$"),
+    ):
+        checkpointer.restore(7, abstract(state))
+
+
+def snapshot(directory):
+    return {path: path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+def test_checkpoint_of_another_model_names_the_tensors(saved, mesh):
+    before = snapshot(saved)
+    other = make_state(mesh, num_experts=4)
+    params = dict(other.params, extra=jnp.ones((3,)), scale=jnp.ones((4,), jnp.float32))
+    del params["moe"]["router"]
+    with Checkpointer(saved) as checkpointer, pytest.raises(UserError) as caught:
+        checkpointer.restore(10, abstract(other._replace(params=params)))
+    first, *lines = str(caught.value).split("\n")
+    assert first == (
+        f"checkpoint 10 in {saved}/checkpoints is of another model: 8 of 13 tensors differ. "
+        "Nothing was changed. Use the config.gin beside it, or another MODEL_DIR for this model"
+    )
+    assert lines == [
+        "  params/extra float32[3] is not in the checkpoint",
+        "  params/moe/router float32[4, 8] is not in the model",
+        "  params/moe/wi is float32[8, 4, 6] in the checkpoint and float32[4, 4, 6] in the model",
+        "  params/scale is bfloat16[4] in the checkpoint and float32[4] in the model",
+        "  opt_state/0/mu/moe/router is float32[4, 8] in the checkpoint "
+        "and float32[4, 4] in the model",
+        "  opt_state/0/mu/moe/wi is float32[8, 4, 6] in the checkpoint "
+        "and float32[4, 4, 6] in the model",
+        "  opt_state/0/nu/moe/router is float32[4, 8] in the checkpoint "
+        "and float32[4, 4] in the model",
+        "  opt_state/0/nu/moe/wi is float32[8, 4, 6] in the checkpoint "
+        "and float32[4, 4, 6] in the model",
+    ]
+    assert snapshot(saved) == before
+
+
+def test_long_lists_of_tensors_are_cut(tmp_path, mesh):
+    tree = {f"t{i:02}": jnp.ones(()) for i in range(25)}
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, tree, {})
+        with pytest.raises(UserError) as caught:
+            checkpointer.restore(1, {"t00": jax.ShapeDtypeStruct((), jnp.float32)})
+    lines = str(caught.value).split("\n")
+    assert len(lines) == 22
+    assert lines[-1] == "  and 4 more"
+
+
+def cut_short(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def remove_arrays(step):
+    for path in step.glob("state/**/d/*"):
+        path.unlink()
+
+
+DAMAGES = {
+    "no state": lambda step: shutil.rmtree(step / "state"),
+    "no feed": lambda step: shutil.rmtree(step / "feed"),
+    "empty": lambda step: (shutil.rmtree(step), step.mkdir()),
+    "no list of tensors": lambda step: (step / "state" / "_METADATA").unlink(),
+    "list cut short": lambda step: cut_short(step / "state" / "_METADATA"),
+    "no arrays": remove_arrays,
+    "no manifest": lambda step: (step / "state" / "manifest.ocdbt").unlink(),
+    "feed cut short": lambda step: cut_short(step / "feed" / "metadata"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_damaged_newest_is_reported_and_left_alone(saved, mesh, damage, caplog):
+    damage(saved / "checkpoints" / "10")
+    before = snapshot(saved)
+    with Checkpointer(saved) as checkpointer:
+        assert checkpointer.latest_step() == 5
+        assert checkpointer.latest_step() == 5
+        assert [m for m in caplog.messages if "Checkpoint 10 in" in m and "cannot be read" in m]
+        assert sum("cannot be read" in m for m in caplog.messages) == 1
+        assert snapshot(saved) == before
+        restored, feed = checkpointer.restore(5, abstract(make_state(mesh)))
+        assert_same(restored, make_state(mesh, fill=5.0))
+        assert feed == {"next_index": 5}
+        # The run comes by the damaged step again.
+        again = make_state(mesh, fill=3.0)
+        assert checkpointer.save(10, again, {"next_index": 10})
+        restored, _ = checkpointer.restore(10, abstract(again))
+        assert_same(restored, again)
+    assert sorted(os.listdir(saved / "checkpoints")) == ["10", "10.damaged", "5"]
+
+
+def test_array_cut_short_is_damage_and_not_a_crash(tmp_path, mesh):
+    state = make_state(mesh, mlp=600)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(10, state, {})
+        checkpointer.wait()
+        files = (tmp_path / "checkpoints" / "10" / "state").rglob("d/*")
+        cut_short(max(files, key=lambda path: path.stat().st_size))
+        with pytest.raises(
+            UserError, match=r"checkpoint 10 in .*checkpoints is damaged \(.*\); move"
+        ):
+            checkpointer.restore(10, abstract(state))
+
+
+def test_half_written_directory_is_ignored_and_later_removed(saved, state):
+    half = saved / "checkpoints" / "15.orbax-checkpoint-tmp-3"
+    shutil.copytree(saved / "checkpoints" / "10", half)
+    (saved / "checkpoints" / "notes").mkdir()
+    with Checkpointer(saved) as checkpointer:
+        assert checkpointer.latest_step() == 10
+        assert half.exists()
+        checkpointer.save(20, state, {})
+    assert sorted(os.listdir(saved / "checkpoints")) == ["10", "20", "5", "notes"]
+
+
+KILLED = """
+import sys, threading
+import jax
+jax.config.update("jax_platforms", "cpu")
+import jax.numpy as jnp
+from gshard_train.checkpoint import Checkpointer
+checkpointer = Checkpointer(sys.argv[1])
+state = {f"x{i}": jnp.full((256, 1024), float(i)) for i in range(40)}
+checkpointer.save(1, state, {"next_index": 1})
+checkpointer.wait()
+print("saving", flush=True)
+checkpointer.save(2, {name: x + 1 for name, x in state.items()}, {"next_index": 2})
+print("started", flush=True)
+checkpointer.wait()
+threading.Event().wait(60)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["saving", "started"])
+def test_kill_during_a_save_leaves_a_readable_step(tmp_path, line):
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while process.stdout.readline().strip() != line:
+            pass
+        process.send_signal(signal.SIGKILL)
+    wanted = {
+        f"x{i}": jax.ShapeDtypeStruct(
+            (256, 1024), jnp.float32, sharding=jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        )
+        for i in range(40)
+    }
+    with Checkpointer(tmp_path) as checkpointer:
+        step = checkpointer.latest_step()
+        assert step in (1, 2)
+        restored, feed = checkpointer.restore(step, wanted)
+        assert feed == {"next_index": step}
+        for i in range(40):
+            assert (np.asarray(restored[f"x{i}"]) == i + step - 1).all()
+        assert checkpointer.save(3, restored, {})
+
+
+def test_keep_must_be_positive(tmp_path):
+    with pytest.raises(ValueError, match="keep=0 must be at least 1"):
+        Checkpointer(tmp_path, keep=0)
