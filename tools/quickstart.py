@@ -35,6 +35,7 @@ examples:
 Ctrl-C stops it and leaves a checkpoint behind; the same command then goes on from it.
 """
 _GIN_FILE = "gshard_m4/configs/quickstart.gin"
+_WARMUP_STEPS = 200  # the gin file's, too many for a short run
 # libtpu, where it is installed, would be asked first and prints alarming lines without a TPU
 _VARIABLES = {"JAX_PLATFORMS": "cpu"}
 
@@ -54,7 +55,7 @@ def main() -> None:
         python = options.python or _ensure_environment()
         if options.minutes is not None:
             options.steps = _steps_for(options.minutes, python, options.model_dir)
-        outcomes = {stage.title: _run(stage) for stage in stages(python, options)}
+        outcomes = {stage.title: run_stage(stage) for stage in stages(python, options)}
     except (environment.Refusal, OSError) as refusal:
         sys.exit(f"tools/quickstart: {refusal}")
     except KeyboardInterrupt:
@@ -84,6 +85,8 @@ def stages(python: pathlib.Path, options: argparse.Namespace) -> list[Stage]:
 
 def _train(python: pathlib.Path, model_dir: pathlib.Path, steps: int | None) -> Stage:
     length = [] if steps is None else [f"--gin.TRAIN_STEPS={steps}"]
+    if steps is not None and steps < 4 * _WARMUP_STEPS:
+        length.append(f"--gin.schedule.warmup_cosine.warmup_steps={steps // 4}")
     return Stage("training", [*_module(python, "train"), *_gin(model_dir), *length])
 
 
@@ -107,7 +110,7 @@ def _steps_for(minutes: float, python: pathlib.Path, model_dir: pathlib.Path) ->
     if steps is None:
         with tempfile.TemporaryDirectory(prefix="gshard-pace-") as place:
             print("\na short trial, to see how many steps fit into the time:")
-            _run(_train(python, pathlib.Path(place), pace.TRIAL_STEPS))
+            run_stage(_train(python, pathlib.Path(place), pace.TRIAL_STEPS))
             steps = pace.measure(minutes, pathlib.Path(place), model_dir)
     if steps is None:
         raise environment.Refusal("the trial logged no steps; give --steps instead of --minutes")
@@ -115,7 +118,7 @@ def _steps_for(minutes: float, python: pathlib.Path, model_dir: pathlib.Path) ->
     return steps
 
 
-def _run(stage: Stage) -> commands.Outcome:
+def run_stage(stage: Stage) -> commands.Outcome:
     """Shows and runs one stage; raises KeyboardInterrupt if it was stopped, Refusal if it fails."""
     variables = {} if stage.title == "scoring" else _VARIABLES
     print(f"\n$ {commands.shown(stage.command, variables)}", flush=True)
@@ -164,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--minutes", type=_positive, metavar="N", help="train for about N minutes")
-    length.add_argument("--steps", type=int, metavar="N", help="train for N steps")
+    length.add_argument("--steps", type=_count, metavar="N", help="train for N steps")
     parser.add_argument(
         "--trial",
         action="store_true",
@@ -184,6 +187,13 @@ def _parser() -> argparse.ArgumentParser:
         help="use this interpreter's environment as it is and install nothing",
     )
     return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
 
 
 def _positive(text: str) -> float:
