@@ -12,10 +12,13 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PUBLIC = {
     "gshard_annotate": {
+        "Collective",
         "DEFAULT_RULES",
         "Rules",
         "__version__",
         "annotate",
+        "collectives",
+        "expect_collectives",
         "make_mesh",
         "mesh_split",
         "replicate",

@@ -5,6 +5,7 @@ flag, gin macro and path that they name must exist. A command of a kind unknown 
 """
 
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -15,7 +16,7 @@ import tomllib
 
 import pytest
 
-from gshard_train import config, gin_files
+from gshard_train import config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
@@ -111,7 +112,7 @@ def check_gin(module: str, arguments: list[str]) -> None:
     bindings = [value for flag, value in given if flag == "--gin_bindings"]
     if files == ["/tmp/model/config.gin"]:  # what a run has left
         return
-    gin_files.read(files, bindings, [])
+    config.load(files, bindings)
 
 
 def check_script(script: str, arguments: list[str]) -> None:
@@ -165,8 +166,21 @@ def test_bash_block(block: Block) -> None:
         check(command, block.path.parent)
 
 
+def write_translations(folder: pathlib.Path) -> None:
+    """The smallest folder that decoding could have written, for snippets that read one."""
+    split = folder / "test"
+    split.mkdir(parents=True)
+    said = {"source": "calon werdd", "reference": "green heart", "prediction": "green heart"}
+    line = {"id": 0, **said, "score": -0.1, "truncated": False}
+    (split / "m4_sample_cy_en.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
+    counts = {"tasks": {"m4_sample_cy_en": 1}, "split": "test"}
+    manifest = counts | {"decoder": {"beams": 4}, "checkpoint_step": 1}
+    (split / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_block(block: Block, tmp_path: pathlib.Path) -> None:
+    write_translations(tmp_path / "translations")
     script = tmp_path / "snippet.py"
     script.write_text(block.text, "utf-8")
     variables = {**os.environ, "JAX_PLATFORMS": "cpu"}

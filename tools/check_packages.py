@@ -106,8 +106,9 @@ def _check_one(alone: isolation.Isolated, extra: str) -> Result:
     alone.create(extra)
     present = alone.distributions()
     result.installs = len(present)
-    result.faults = distributions.content_faults(package) + alone.check_faults()
+    result.faults = alone.check_faults()
     if not extra:
+        result.faults += distributions.content_faults(package)
         result.faults += [f"brings {name}" for name in sorted(ABSENT[package.name] & present)]
     result.modules, faults = _import_all(alone, extra)
     result.faults += faults

@@ -94,6 +94,8 @@ class Isolated:
             folder / "tests",
             ignore=shutil.ignore_patterns("__pycache__"),
         )
+        # its examples are tested too
+        shutil.copy(self.package.folder / "README.md", folder)
         # pytest's settings; the file has nothing but tool settings
         shutil.copy(environment.ROOT / "pyproject.toml", folder)
         options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "tests"]
@@ -140,7 +142,7 @@ def refusal_of(
     package: distributions.Package, sibling: distributions.Package, place: pathlib.Path, uv: str
 ) -> str:
     """What the resolver says when only `sibling` is there for `package`; empty if it accepts it."""
-    command = [uv, "pip", "install", "--dry-run", "--python", sys.executable]
+    command = [uv, "--quiet", "pip", "install", "--dry-run", "--python", sys.executable]
     command += ["--target", str(place / "target"), "--constraint", str(environment.CONSTRAINTS)]
     command += [str(package.wheel), str(sibling.wheel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
