@@ -126,12 +126,12 @@ class MoELayer(nnx.Module):
           deterministic: Evaluation: the `eval_` settings.
         """
         self._check_inputs(x_GSM, mask_GS)
+        if mask_GS is not None:  # so that not even a NaN in padding reaches an expert or a loss
+            x_GSM = jnp.where(mask_GS[..., None], x_GSM, 0)
         x_GSM = annotate(x_GSM, "group", "group_token", "act_embed")
         logits_GSE = jnp.einsum(
             "GSM,ME->GSE", x_GSM.astype(jnp.float32), self.router[...].astype(jnp.float32)
         )
-        if mask_GS is not None:  # so that not even a NaN in padding reaches a loss
-            logits_GSE = jnp.where(mask_GS[..., None], logits_GSE, 0.0)
         routing = self._route(logits_GSE, mask_GS, key, deterministic)
         y_GSM = self._experts(x_GSM.astype(self.dtype), routing)
         p_GSE = probabilities(logits_GSE)

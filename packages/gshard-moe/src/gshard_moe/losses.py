@@ -43,8 +43,10 @@ def router_z_loss(
       mask_GS: False for padding.
     """
     valid_GS = _weights(logits_GSE, mask_GS)
-    z_GS = jax.nn.logsumexp(logits_GSE.astype(jnp.float32), axis=-1) ** 2
-    return jnp.where(valid_GS > 0, z_GS, 0.0).sum() / jnp.maximum(valid_GS.sum(), 1)
+    # Before the logsumexp, so that its gradient is 0 too, whatever padding holds.
+    logits_GSE = jnp.where(valid_GS[..., None] > 0, logits_GSE.astype(jnp.float32), 0.0)
+    z_GS = jax.nn.logsumexp(logits_GSE, axis=-1) ** 2
+    return (z_GS * valid_GS).sum() / jnp.maximum(valid_GS.sum(), 1)
 
 
 def _weights(x_GSE: Array, mask_GS: Array | None) -> Float[Array, "G S"]:

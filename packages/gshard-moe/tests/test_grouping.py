@@ -1,0 +1,44 @@
+"""Batches to groups and back."""
+
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gshard_moe import group, ungroup
+
+X = jnp.arange(4 * 6 * 2.0).reshape(4, 6, 2)
+
+
+@pytest.mark.parametrize("num_groups", [1, 3, 4, 8])
+def test_there_and_back(num_groups):
+    x, mask = group(X, X[..., 0] > 9, num_groups)
+    assert x.shape == (num_groups, 24 // num_groups, 2)
+    assert mask is not None
+    np.testing.assert_array_equal(mask, x[..., 0] > 9)
+    np.testing.assert_array_equal(ungroup(x, 4), X)
+
+
+def test_tokens_keep_their_order():
+    x, mask = group(X, None, 8)
+    assert mask is None
+    np.testing.assert_array_equal(x[1, :, 0], [6, 8, 10])
+
+
+def test_groups_that_do_not_fit():
+    message = (
+        "group: 24 tokens (batch 4 x length 6) do not fall into 5 equal groups; "
+        "give 2, 3, 4 or 6 groups"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        group(X, None, 5)
+
+
+def test_rows_that_do_not_fit():
+    message = (
+        "ungroup: 24 tokens (groups 4 x size 6) do not fall into 7 equal rows; "
+        "give the batch size that was grouped"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        ungroup(X, 7)
