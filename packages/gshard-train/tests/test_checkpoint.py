@@ -167,8 +167,8 @@ def test_checkpoint_of_another_model_names_the_tensors(saved, mesh):
         checkpointer.restore(10, abstract(other._replace(params=params)))
     first, *lines = str(caught.value).split("\n")
     assert first == (
-        f"checkpoint 10 in {saved}/checkpoints is of another model: 8 of 13 tensors differ. "
-        "Nothing was changed. Use the config.gin beside it, or another MODEL_DIR for this model"
+        f"checkpoint 10 in {saved}/checkpoints is of another model: 8 tensors differ and nothing "
+        "was changed; use the config.gin beside it, or another MODEL_DIR for this model"
     )
     assert lines == [
         "  params/extra float32[3] is not in the checkpoint",

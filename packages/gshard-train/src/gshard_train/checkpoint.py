@@ -5,17 +5,16 @@ position. A step's directory gets its name when everything in it is written.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import jax
-import numpy as np
 import orbax.checkpoint as ocp
 import tensorstore as ts
 from absl import logging
 from etils import epath
 from orbax.checkpoint.checkpoint_managers import LatestN
 
+from gshard_train import tensors
 from gshard_train.errors import UserError
 
 DIRECTORY = "checkpoints"
@@ -68,7 +67,7 @@ class Checkpointer:
             step,
             args=ocp.args.Composite(
                 **{
-                    _STATE: ocp.args.PyTreeSave(_nested(state)),
+                    _STATE: ocp.args.PyTreeSave(tensors.nested(state)),
                     _FEED: ocp.args.JsonSave(dict(feed_state)),
                 }
             ),
@@ -107,11 +106,9 @@ class Checkpointer:
         if step not in (steps := self._steps()):
             have = ", ".join(map(str, sorted(steps))) or "none"
             raise UserError(f"there is no checkpoint {step} in {self._directory}; there is {have}")
-        wanted = _nested(abstract_state)
-        saved = self._metadata(step)[_STATE]
-        names = _by_name(saved), _by_name(wanted)
-        if differences := list(_differences(*names)):
-            raise UserError(self._refusal(step, differences, len({*names[0], *names[1]})))
+        wanted = tensors.nested(abstract_state)
+        if lines := tensors.differences(self._metadata(step)[_STATE], wanted):
+            raise UserError(self._refusal(step, lines))
         arrays = ocp.args.PyTreeRestore(
             wanted, restore_args=ocp.checkpoint_utils.construct_restore_args(wanted)
         )
@@ -124,8 +121,7 @@ class Checkpointer:
                 f"checkpoint {step} in {self._directory} is damaged ({_reason(error)}); "
                 "move its directory away to go on from the one before it"
             ) from error
-        leaves = [_at(restored[_STATE], path) for path, _ in _leaves(abstract_state)]
-        return jax.tree.unflatten(jax.tree.structure(abstract_state), leaves), restored[_FEED]
+        return tensors.unnested(restored[_STATE], abstract_state), restored[_FEED]
 
     def wait(self) -> None:
         """Returns when what was saved is on disk; raises what went wrong meanwhile."""
@@ -187,24 +183,23 @@ class Checkpointer:
         return "the list of tensors is missing" if metadata.get(_STATE) is None else ""
 
     def _move_aside(self, step: int) -> None:
-        aside = self._directory / f"{step}.damaged"
-        if aside.exists():
-            aside.rmtree()
+        aside, number = self._directory / f"{step}.damaged", 1
+        while aside.exists():
+            number += 1
+            aside = self._directory / f"{step}.damaged{number}"
         (self._directory / str(step)).rename(aside)
         logging.warning("Moved the damaged checkpoint %d to %s.", step, aside)
 
-    def _refusal(self, step: int, differences: list[str], count: int) -> str:
-        shown = differences[:_SHOWN]
-        if len(differences) > _SHOWN:
-            shown.append(f"and {len(differences) - _SHOWN} more")
-        return "\n".join(
-            [
-                f"checkpoint {step} in {self._directory} is of another model: "
-                f"{len(differences)} of {count} tensors differ. Nothing was changed. Use the "
-                "config.gin beside it, or another MODEL_DIR for this model",
-                *(f"  {line}" for line in shown),
-            ]
+    def _refusal(self, step: int, lines: list[str]) -> str:
+        shown = lines[:_SHOWN]
+        if len(lines) > _SHOWN:
+            shown.append(f"and {len(lines) - _SHOWN} more")
+        first = (
+            f"checkpoint {step} in {self._directory} is of another model: {len(lines)} tensors "
+            "differ and nothing was changed; use the config.gin beside it, or another MODEL_DIR "
+            "for this model"
         )
+        return "\n".join([first, *(f"  {line}" for line in shown)])
 
 
 def _reason(error: BaseException) -> str:
@@ -220,50 +215,3 @@ def _reader() -> ocp.Checkpointer:
             **{_STATE: ocp.PyTreeCheckpointHandler(), _FEED: ocp.JsonCheckpointHandler()}
         )
     )
-
-
-def _leaves(tree: Any) -> list[tuple[tuple[str, ...], Any]]:
-    """Each leaf with the names on its way: keys, attributes, indices."""
-    return [
-        (tuple(jax.tree_util.keystr((key,), simple=True) for key in path), leaf)
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-    ]
-
-
-def _nested(tree: Any) -> dict[str, Any]:
-    """A tree as dicts of dicts, so that a checkpoint can be read without the classes in it."""
-    nested: dict[str, Any] = {}
-    for path, leaf in _leaves(tree):
-        inner = nested
-        for name in path[:-1]:
-            inner = inner.setdefault(name, {})
-        inner[path[-1]] = leaf
-    return nested
-
-
-def _at(nested: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        nested = nested[name]
-    return nested
-
-
-def _by_name(tree: Any) -> dict[str, Any]:
-    return {"/".join(path): leaf for path, leaf in _leaves(tree)}
-
-
-def _differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
-    # Parameters first: what the optimizer holds differs wherever they do.
-    for name in sorted({*saved, *wanted}, key=lambda name: (not name.startswith("params"), name)):
-        if name not in saved:
-            yield f"{name} {_shape(wanted[name])} is not in the checkpoint"
-        elif name not in wanted:
-            yield f"{name} {_shape(saved[name])} is not in the model"
-        elif _shape(saved[name]) != _shape(wanted[name]):
-            yield (
-                f"{name} is {_shape(saved[name])} in the checkpoint "
-                f"and {_shape(wanted[name])} in the model"
-            )
-
-
-def _shape(array: Any) -> str:
-    return f"{np.dtype(array.dtype).name}{list(array.shape)}"
