@@ -2,7 +2,6 @@
 
 import io
 import pathlib
-import tempfile
 from collections.abc import Iterable, Sequence
 
 import sentencepiece
@@ -83,32 +82,25 @@ def train(
     """
     texts = list(texts)
     model = io.BytesIO()
-    with tempfile.NamedTemporaryFile("w") as rules:
-        rules.writelines(
-            f"{ord(char):X}\t{f'{ord(to):X}' if to else ''}\n" for char, to in _RULES.items()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_writer=model,
+            vocab_size=size,
+            model_type="unigram",
+            character_coverage=character_coverage,
+            byte_fallback=byte_fallback,
+            required_chars=required_chars,
+            normalizer=sentencepiece.SentencePieceNormalizer(norm_map=list(_RULES.items())),
+            split_digits=True,
+            pad_id=PAD,
+            eos_id=EOS,
+            unk_id=UNK,
+            bos_id=-1,
+            num_threads=2,
+            minloglevel=1,
         )
-        rules.flush()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(texts),
-                model_writer=model,
-                vocab_size=size,
-                model_type="unigram",
-                character_coverage=character_coverage,
-                byte_fallback=byte_fallback,
-                required_chars=required_chars,
-                normalization_rule_tsv=rules.name,
-                split_digits=True,
-                pad_id=PAD,
-                eos_id=EOS,
-                unk_id=UNK,
-                bos_id=-1,
-                num_threads=2,
-                minloglevel=1,
-            )
-        except RuntimeError as error:
-            count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
-            raise ValueError(
-                f"vocabulary: cannot learn {size} pieces from {count} ({error})"
-            ) from None
+    except RuntimeError as error:
+        count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
+        raise ValueError(f"vocabulary: cannot learn {size} pieces from {count} ({error})") from None
     pathlib.Path(path).write_bytes(model.getvalue())
