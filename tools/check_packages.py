@@ -149,7 +149,7 @@ def _print(results: list[Result], refusals: dict[str, str], seconds: float) -> i
             faults.append(f"{pair} was not refused for the version: {said or 'it installs'}")
     for fault in faults:
         print(f"FAULT {fault}")
-    verdict = f"{len(faults)} faults" if faults else "all good"
+    verdict = f"{len(faults)} fault{'s' * (len(faults) > 1)}" if faults else "all good"
     checked = ", ".join(result.title for result in results)
     print(f"\ncheck_packages: {checked}: {verdict} ({commands.duration(seconds)})")
     return 1 if faults else 0
