@@ -44,7 +44,7 @@ class Translations(NamedTuple):
 
     tokens_BL: Int[Array, "B L"]  # without the end of sentence, then 0
     score_B: Float[Array, " B"]
-    truncated_B: Bool[Array, " B"]  # no hypothesis ended within L tokens
+    truncated_B: Bool[Array, " B"]  # better than all that ended within L tokens, but cut at L
 
 
 class _Search(NamedTuple):
@@ -81,14 +81,11 @@ def translate(
         return _advance(model, state, live_B, search)
 
     state = jax.lax.while_loop(can_improve, advance, state)
-    truncated_B = live_B & (state.done_BK[:, 0] <= IMPOSSIBLE)
+    living_B = state.alive_BK[:, 0] / _length_norm(state.position, search.alpha)
+    truncated_B = live_B & (living_B > state.done_BK[:, 0])
     return Translations(
         jnp.where(truncated_B[:, None], state.alive_BKL[:, 0], state.done_BKL[:, 0]),
-        jnp.where(
-            truncated_B,
-            state.alive_BK[:, 0] / _length_norm(length, search.alpha),
-            state.done_BK[:, 0],
-        ),
+        jnp.where(truncated_B, living_B, state.done_BK[:, 0]),
         truncated_B,
     )
 

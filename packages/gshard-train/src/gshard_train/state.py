@@ -85,6 +85,18 @@ def create(
     seed: int,
 ) -> TrainState:
     """A new state, each array made in place on the devices that hold it."""
+    return compiled_init(model, optimizer, rules, mesh, seed=seed)()
+
+
+def compiled_init(
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    rules: Rules,
+    mesh: Mesh,
+    *,
+    seed: int,
+) -> jax.stages.Compiled:
+    """The program that makes a new state."""
 
     def init() -> TrainState:
         init_key, run_key = jax.random.split(jax.random.key(seed))
@@ -94,7 +106,11 @@ def create(
             jnp.zeros((), jnp.int32), params, optimizer.init(params), jax.random.key_data(run_key)
         )
 
-    return jax.jit(init, out_shardings=shardings(model, optimizer, rules, mesh))()
+    out_shardings = shardings(model, optimizer, rules, mesh)
+    # It runs once: on CPU, LLVM's optimizations would take three times as long as they save.
+    on_cpu = mesh.devices.flat[0].platform == "cpu"
+    options = {"xla_backend_optimization_level": 0} if on_cpu else None
+    return jax.jit(init, out_shardings=out_shardings).lower().compile(options)
 
 
 def abstract_state(

@@ -42,8 +42,8 @@ def make_step(
             updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
             params = optax.apply_updates(state.params, updates)
             metrics |= {
-                "gradient_norm": optax.global_norm(grads),
-                "update_norm": optax.global_norm(updates),
+                "gradient_norm": optax.tree.norm(grads),
+                "update_norm": optax.tree.norm(updates),
             }
             return TrainState(state.step + 1, params, opt_state, state.key), metrics
 

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import jax
 from absl import logging
 
 from gshard_train import config, state
@@ -59,7 +60,7 @@ def train(
         if step >= train_steps:
             logging.info("Step %d of %d is reached: nothing to train.", step, train_steps)
             return step
-        if effective_config:
+        if effective_config and jax.process_index() == 0:
             config.save(effective_config, experiment.model_dir)
         run_step = make_step(
             prepared.model, experiment.optimizer, experiment.loss, experiment.rules, prepared.mesh

@@ -9,7 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gshard_annotate import annotate
-from gshard_train.models.initializers import kernel, named
+from gshard_train.models.initializers import kernel, named, table
 
 RMS_EPSILON = 1e-6
 
@@ -46,9 +46,9 @@ class Embedding(nnx.Module):
     def __init__(
         self, vocab_size: int, max_length: int, embed: int, *, dtype: jnp.dtype, rngs: nnx.Rngs
     ):
-        self.tokens = kernel(rngs.params(), (vocab_size, embed), ["vocab", "embed"], fan_in=1)
-        self.positions = kernel(
-            rngs.params(), (max_length, embed), ["length", "embed"], fan_in=embed
+        self.tokens = table(rngs.params(), (vocab_size, embed), ["vocab", "embed"], scale=1.0)
+        self.positions = table(
+            rngs.params(), (max_length, embed), ["length", "embed"], scale=embed**-0.5
         )
         self.dtype = dtype
 

@@ -1,0 +1,59 @@
+"""Eight virtual CPU devices for every test of this package, and small things to train."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+
+jax.config.update("jax_num_cpu_devices", 8)
+
+import pytest
+from gshard_annotate import DEFAULT_RULES, make_mesh
+from jax.sharding import Mesh
+
+from gshard_train import state
+from gshard_train.models.transformer import TransformerConfig
+from gshard_train.optimizer import adam
+
+# All sizes differ, so that a swapped axis fails.
+TINY = {
+    "source_vocab_size": 23,
+    "target_vocab_size": 19,
+    "max_length": 9,
+    "embed": 12,
+    "mlp": 20,
+    "num_heads": 2,
+    "head_dim": 5,
+    "num_encoder_layers": 4,
+    "num_decoder_layers": 2,
+    "num_experts": 4,
+    "num_groups": 8,
+    "dropout_rate": 0.1,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny() -> TransformerConfig:
+    """Two pairs of encoder layers, one of decoder layers, four experts."""
+    return TransformerConfig(**TINY)
+
+
+@pytest.fixture(scope="session")
+def mesh() -> Mesh:
+    """Eight devices: data 2 x expert 4."""
+    return make_mesh({"data": 2, "expert": 4})
+
+
+@pytest.fixture(scope="session")
+def one_device() -> Mesh:
+    """One device under the same axis names."""
+    return make_mesh({"data": 1, "expert": 1}, devices=jax.devices()[:1])
+
+
+@pytest.fixture(scope="session")
+def model(tiny, one_device) -> tuple[state.Model, state.Params]:
+    """The tiny model and its first parameters."""
+    abstract = state.abstract_model(tiny)
+    made = state.create(abstract, adam(1e-3), DEFAULT_RULES, one_device, seed=0)
+    return abstract, made.params
