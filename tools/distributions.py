@@ -17,7 +17,7 @@ LARGEST_WHEEL = {"gshard-m4": 3 * 10**6}
 REQUIRED = {
     "gshard-annotate": ("/py.typed", "/licenses/LICENSE"),
     "gshard-moe": ("/py.typed", "/licenses/LICENSE"),
-    "gshard-train": ("/py.typed", "/licenses/LICENSE", ".gin"),
+    "gshard-train": ("/py.typed", "/licenses/LICENSE"),
     "gshard-m4": ("/py.typed", "/licenses/LICENSE", "/configs/quickstart.gin", ".model"),
 }
 
