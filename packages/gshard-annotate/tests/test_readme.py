@@ -16,7 +16,7 @@ def test_example(example, tmp_path):
     command = [sys.executable, "-W", "error", "-c", example]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    # What an example prints stands behind `#`: in its line or in the lines below.
+    # What a line prints stands behind it in a comment.
     shown = re.findall(r"print\(.*\)  # (.*)$", example, re.M)
     assert done.stdout.splitlines() == shown
 

@@ -16,53 +16,59 @@ from gshard_moe import (
     top2,
 )
 
+# Jitted: one compilation instead of one per operation.
 KINDS = {
-    "einsum": (dispatch_einsum, combine_einsum),
-    "gather": (dispatch_gather, combine_gather),
+    "einsum": (jax.jit(dispatch_einsum), jax.jit(combine_einsum)),
+    "gather": (jax.jit(dispatch_gather), jax.jit(combine_gather)),
 }
+jit_top1 = jax.jit(top1, static_argnames="capacity")
+jit_top2 = jax.jit(top2, static_argnames=("capacity", "second"))
 
 
 def draw(seed, G, S, E, M):
-    keys = jax.random.split(jax.random.key(seed), 3)
-    logits = 2 * jax.random.normal(keys[0], (G, S, E))
-    return logits, jax.random.normal(keys[1], (G, S, M)), jax.random.uniform(keys[2], (G, S)) < 0.8
+    rng = np.random.default_rng(seed)
+    logits, x = 2 * rng.normal(size=(G, S, E)), rng.normal(size=(G, S, M))
+    mask = jnp.asarray(rng.random((G, S)) < 0.8)
+    return jnp.asarray(logits, jnp.float32), jnp.asarray(x, jnp.float32), mask
 
 
 def naive_dispatch(x, routing):
+    routing = jax.tree.map(np.asarray, routing)
     G, _, M = x.shape
     out = np.zeros((routing.num_experts, G, routing.capacity, M), np.float32)
-    for g, s, k in np.argwhere(np.asarray(routing.kept_GSK)):
+    for g, s, k in np.argwhere(routing.kept_GSK):
         out[routing.expert_GSK[g, s, k], g, routing.slot_GSK[g, s, k]] = x[g, s]
     return out
 
 
 def naive_combine(y, routing):
+    routing = jax.tree.map(np.asarray, routing)
     G, S, _ = routing.kept_GSK.shape
     out = np.zeros((G, S, y.shape[-1]), np.float32)
-    for g, s, k in np.argwhere(np.asarray(routing.kept_GSK)):
+    for g, s, k in np.argwhere(routing.kept_GSK):
         slot = y[routing.expert_GSK[g, s, k], g, routing.slot_GSK[g, s, k]]
         out[g, s] += routing.weight_GSK[g, s, k] * slot
     return out
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 2**30),
-    sizes=st.sampled_from([(2, 6, 4, 5), (3, 9, 2, 4), (1, 1, 3, 2), (2, 7, 1, 3)]),
-    capacity=st.integers(1, 4),
+    sizes=st.sampled_from([(2, 6, 4, 5), (3, 1, 2, 4), (2, 7, 1, 3)]),
+    capacity=st.sampled_from([1, 3]),
     choices=st.sampled_from([1, 2]),
 )
 def test_like_a_loop_over_tokens(kind, seed, sizes, capacity, choices):
     logits, x, mask = draw(seed, *sizes)
     if choices == 1:
-        routing = top1(logits, capacity=capacity, mask_GS=mask)
+        routing = jit_top1(logits, capacity=capacity, mask_GS=mask)
     else:
-        routing = top2(logits, capacity=capacity, mask_GS=mask, key=jax.random.key(seed))
+        routing = jit_top2(logits, capacity=capacity, mask_GS=mask, second="always")
     dispatch, combine = KINDS[kind]
     sent = dispatch(x, routing)
     np.testing.assert_array_equal(sent, naive_dispatch(np.asarray(x), routing))
-    y = jax.random.normal(jax.random.key(seed + 1), sent.shape)
+    y = jnp.asarray(np.random.default_rng(seed + 1).normal(size=sent.shape), jnp.float32)
     np.testing.assert_allclose(
         combine(y, routing), naive_combine(np.asarray(y), routing), atol=1e-6
     )
@@ -75,18 +81,19 @@ def test_kinds_have_the_same_gradients():
 
     def loss(logits, x, w, kind):
         dispatch, combine = KINDS[kind]
-        routing = top2(logits, capacity=4, mask_GS=mask, second="always")
+        routing = jit_top2(logits, capacity=4, mask_GS=mask, second="always")
         y = jnp.einsum("EGCM,EMN->EGCN", dispatch(x, routing), w)
         return (d * combine(jnp.sin(y), routing)).sum()
 
-    einsum, gather = (jax.grad(loss, argnums=(0, 1, 2))(logits, x, w, kind) for kind in KINDS)
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnums=3)
+    einsum, gather = (gradient(logits, x, w, kind) for kind in KINDS)
     assert jnp.abs(einsum[0]).max() > 1e-3
     for a, b in zip(einsum, gather, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 def test_a_token_without_slot_comes_back_as_zero():
-    routing = top2(jnp.zeros((1, 3, 2)), capacity=1, second="never")
+    routing = jit_top2(jnp.zeros((1, 3, 2)), capacity=1, second="never")
     for dispatch, combine in KINDS.values():
         out = combine(dispatch(jnp.ones((1, 3, 5)), routing), routing)
         np.testing.assert_array_equal(out[0], [[0.5] * 5, [0] * 5, [0] * 5])
@@ -95,7 +102,7 @@ def test_a_token_without_slot_comes_back_as_zero():
 @pytest.mark.parametrize("kind", KINDS)
 def test_bfloat16_stays_bfloat16(kind):
     logits, x, mask = draw(8, 2, 6, 4, 5)
-    routing = top2(logits, capacity=3, mask_GS=mask, second="always")
+    routing = jit_top2(logits, capacity=3, mask_GS=mask, second="always")
     dispatch, combine = KINDS[kind]
     sent = dispatch(x.astype(jnp.bfloat16), routing)
     back = combine(sent, routing)

@@ -13,6 +13,10 @@ from hypothesis import strategies as st
 from gshard_moe import probabilities, top1, top2
 
 SECONDS = ("random", "always", "never")
+# One compilation instead of one per operation.
+jit_top1 = jax.jit(top1, static_argnames="capacity")
+jit_top2 = jax.jit(top2, static_argnames=("capacity", "second", "burn_slots"))
+jit_probabilities = jax.jit(probabilities)
 
 # One group of four tokens and four experts, two slots each: the paper's C = 2S/E.
 P = np.array(
@@ -34,11 +38,11 @@ def draw(seed, G, S, E, padding=0.2):
 
 def assert_like_naive(naive, logits, mask, key, capacity, second, burn_slots):
     G, S, _ = logits.shape
-    routing = top2(
+    routing = jit_top2(
         logits, capacity=capacity, mask_GS=mask, key=key, second=second, burn_slots=burn_slots
     )
     expert, slot, weight = naive.route(
-        np.asarray(probabilities(logits)),
+        np.asarray(jit_probabilities(logits)),
         capacity,
         np.asarray(mask),
         np.asarray(jax.random.uniform(key, (G, S))),
@@ -59,11 +63,11 @@ def test_top2_like_a_loop_over_tokens(naive, second, burn_slots):
     assert_like_naive(naive, logits, mask, jax.random.key(1), 3, second, burn_slots)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**30),
     sizes=st.sampled_from([(1, 1, 1), (2, 7, 3), (3, 4, 6), (1, 20, 2), (2, 130, 4)]),
-    capacity=st.integers(1, 9),
+    capacity=st.sampled_from([1, 3, 8]),
     second=st.sampled_from(SECONDS),
     burn_slots=st.booleans(),
     padding=st.sampled_from([0.0, 0.3, 1.0]),
@@ -73,32 +77,32 @@ def test_top2_like_a_loop_for_any_size(naive, seed, sizes, capacity, second, bur
     assert_like_naive(naive, logits, mask, jax.random.key(seed), capacity, second, burn_slots)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**30),
     sizes=st.sampled_from([(2, 7, 3), (3, 4, 6), (1, 20, 2)]),
-    capacity=st.integers(1, 9),
+    capacity=st.sampled_from([1, 3, 8]),
     second=st.sampled_from(SECONDS),
 )
 def test_what_holds_for_any_routing(seed, sizes, capacity, second):
     logits, mask = draw(seed, *sizes)
-    routing = top2(logits, capacity=capacity, mask_GS=mask, key=jax.random.key(seed), second=second)
+    routing = jit_top2(
+        logits, capacity=capacity, mask_GS=mask, key=jax.random.key(seed), second=second
+    )
     kept = np.asarray(routing.kept_GSK)
-    taken = [
-        (g, *map(int, (routing.expert_GSK[g, s, k], routing.slot_GSK[g, s, k])))
-        for g, s, k in zip(*np.nonzero(kept), strict=True)
-    ]
+    expert, slot = np.asarray(routing.expert_GSK), np.asarray(routing.slot_GSK)
+    taken = [(g, expert[g, s, k], slot[g, s, k]) for g, s, k in np.argwhere(kept)]
     assert len(set(taken)) == len(taken), "a slot is used twice"
     assert all(slot < capacity for _, _, slot in taken)
     assert not kept[~np.asarray(mask)].any()
     assert not (kept & ~np.asarray(routing.chosen_GSK)).any()
-    gates = np.sort(np.asarray(probabilities(logits)), -1)[..., :-3:-1]
+    gates = np.sort(np.asarray(jit_probabilities(logits)), -1)[..., :-3:-1]
     gates = gates / gates.sum(-1, keepdims=True)
     np.testing.assert_allclose(routing.weight_GSK, np.where(kept, gates, 0), atol=1e-6)
 
 
 def test_by_hand_first_choices_claim_before_second_choices():
-    routing = top2(jnp.log(P), capacity=2, second="always")
+    routing = jit_top2(jnp.log(P), capacity=2, second="always")
     np.testing.assert_array_equal(routing.expert_GSK[0], [[0, 1], [0, 1], [0, 2], [1, 0]])
     # Expert 0 is full after two first choices, and counts the third: token 3 finds it at 3.
     # Expert 1 has token 3 in slot 0, then token 0 in slot 1, and none left for token 1.
@@ -126,7 +130,7 @@ def test_by_hand_what_a_lost_coin_costs(monkeypatch, burn_slots, second_kept):
 
 def test_second_expert_is_used_with_probability_2_g2():
     logits = jnp.log(jnp.broadcast_to(jnp.array([0.6, 0.15, 0.25]), (50, 400, 3)))
-    routing = top2(logits, capacity=400, key=jax.random.key(0))
+    routing = jit_top2(logits, capacity=400, key=jax.random.key(0))
     share = routing.chosen_GSK[..., 1].mean()
     np.testing.assert_allclose(share, 2 * 0.25 / 0.85, atol=0.01)
 
@@ -136,8 +140,8 @@ def test_padding_changes_nothing_for_the_others():
     padded = jnp.concatenate([logits[:, :4], 9 * logits[:, ::-1], logits[:, 4:]], 1)
     mask = jnp.arange(18) < 4
     mask = jnp.broadcast_to(mask | (jnp.arange(18) >= 13), (2, 18))
-    alone = top2(logits, capacity=3, second="always")
-    among = top2(padded, capacity=3, mask_GS=mask, second="always")
+    alone = jit_top2(logits, capacity=3, second="always")
+    among = jit_top2(padded, capacity=3, mask_GS=mask, second="always")
     for name in ("expert_GSK", "slot_GSK", "weight_GSK", "kept_GSK", "chosen_GSK"):
         np.testing.assert_array_equal(getattr(among, name)[:, mask[0]], getattr(alone, name))
 
@@ -145,20 +149,20 @@ def test_padding_changes_nothing_for_the_others():
 def test_permuted_groups_give_permuted_results():
     logits, mask = draw(4, 3, 8, 4)
     order = jnp.array([2, 0, 1])
-    straight = top2(logits, capacity=2, mask_GS=mask, second="always")
-    permuted = top2(logits[order], capacity=2, mask_GS=mask[order], second="always")
+    straight = jit_top2(logits, capacity=2, mask_GS=mask, second="always")
+    permuted = jit_top2(logits[order], capacity=2, mask_GS=mask[order], second="always")
     np.testing.assert_array_equal(permuted.slot_GSK, straight.slot_GSK[order])
     np.testing.assert_array_equal(permuted.weight_GSK, straight.weight_GSK[order])
 
 
 def test_equal_gates_go_to_the_lower_index():
-    routing = top2(jnp.zeros((1, 2, 4)), capacity=4, second="always")
+    routing = jit_top2(jnp.zeros((1, 2, 4)), capacity=4, second="always")
     np.testing.assert_array_equal(routing.expert_GSK, [[[0, 1], [0, 1]]])
     np.testing.assert_allclose(routing.weight_GSK, 0.5)
 
 
 def test_second_expert_differs_when_all_other_gates_underflow():
-    routing = top2(jnp.array([[[500.0, 0, 0]]]), capacity=1, second="always")
+    routing = jit_top2(jnp.array([[[500.0, 0, 0]]]), capacity=1, second="always")
     np.testing.assert_array_equal(routing.expert_GSK, [[[0, 1]]])
     np.testing.assert_array_equal(routing.kept_GSK, [[[True, False]]])
     np.testing.assert_array_equal(routing.weight_GSK, [[[1, 0]]])
@@ -166,21 +170,21 @@ def test_second_expert_differs_when_all_other_gates_underflow():
 
 @pytest.mark.parametrize("second", SECONDS)
 def test_one_expert_gets_every_token_once(second):
-    routing = top2(jnp.zeros((2, 3, 1)), capacity=3, key=jax.random.key(0), second=second)
+    routing = jit_top2(jnp.zeros((2, 3, 1)), capacity=3, key=jax.random.key(0), second=second)
     np.testing.assert_array_equal(routing.kept_GSK[..., 0], True)
     np.testing.assert_array_equal(routing.kept_GSK[..., 1], False)
     np.testing.assert_array_equal(routing.weight_GSK[..., 0], 1)
 
 
 def test_top1_by_hand():
-    routing = top1(jnp.log(P), capacity=2, mask_GS=jnp.array([[True, False, True, True]]))
+    routing = jit_top1(jnp.log(P), capacity=2, mask_GS=jnp.array([[True, False, True, True]]))
     np.testing.assert_array_equal(routing.expert_GSK[0, :, 0], [0, 0, 0, 1])
     np.testing.assert_array_equal(routing.slot_GSK[0, :, 0], [0, 2, 1, 0])
     np.testing.assert_allclose(routing.weight_GSK[0, :, 0], [0.6, 0, 0.45, 0.6], atol=1e-6)
 
 
 def test_top1_weight_has_a_gradient():
-    grad = jax.grad(lambda logits: top1(logits, capacity=2).weight_GSK.sum())(jnp.log(P))
+    grad = jax.grad(lambda logits: jit_top1(logits, capacity=2).weight_GSK.sum())(jnp.log(P))
     # d p_e / d logit_j = p_e (1[e=j] - p_j), of the tokens that have a slot
     np.testing.assert_allclose(grad[0, 0], 0.6 * (np.eye(4)[0] - P[0, 0]), atol=1e-6)
     np.testing.assert_array_equal(grad[0, 2], 0)
@@ -188,9 +192,9 @@ def test_top1_weight_has_a_gradient():
 
 def test_gates_are_float32_whatever_the_logits_are():
     logits = jnp.log(P).astype(jnp.bfloat16)
-    routing = top2(logits, capacity=4, second="always")
+    routing = jit_top2(logits, capacity=4, second="always")
     assert routing.weight_GSK.dtype == jnp.float32
-    exact = top2(logits.astype(jnp.float32), capacity=4, second="always")
+    exact = jit_top2(logits.astype(jnp.float32), capacity=4, second="always")
     np.testing.assert_array_equal(routing.weight_GSK, exact.weight_GSK)
 
 

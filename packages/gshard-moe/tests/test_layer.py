@@ -26,20 +26,33 @@ def make(**options):
     return MoELayer(**options)
 
 
+@functools.partial(nnx.jit, static_argnames="deterministic")
+def run(layer, x, mask=None, *, key=None, deterministic=False):
+    return layer(x, mask, key=key, deterministic=deterministic)
+
+
 def tokens(seed=1):
     x = jax.random.normal(jax.random.key(seed), (G, S, M))
     return x, jax.random.uniform(jax.random.key(seed + 1), (G, S)) < 0.8
 
 
-@pytest.mark.parametrize("dispatch", ["einsum", "gather"])
-@pytest.mark.parametrize("second", ["random", "always", "never"])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("dispatch", "second", "masked"),
+    [
+        ("einsum", "random", True),
+        ("einsum", "random", False),
+        ("einsum", "always", True),
+        ("einsum", "never", True),
+        ("gather", "random", True),
+        ("gather", "always", False),
+    ],
+)
 def test_like_a_loop_over_tokens(naive, dispatch, second, masked):
     layer = make(dispatch=dispatch, second_expert=second, slots_per_token=1.0)
     x, mask = tokens()
     mask = mask if masked else jnp.ones_like(mask)
     key = jax.random.key(9)
-    y, output = layer(x, mask if masked else None, key=key)
+    y, output = run(layer, x, mask if masked else None, key=key)
     logits = jnp.einsum("GSM,ME->GSE", x, layer.router[...])
     p = probabilities(logits)
     uniforms = np.asarray(jax.random.uniform(key, (G, S)))
@@ -60,9 +73,8 @@ def test_dispatch_kinds_have_the_same_gradients():
         y, output = layer(x, mask, key=jax.random.key(3))
         return (y**2).sum() + output.balance_loss + output.z_loss
 
-    gradients = [
-        nnx.grad(loss, argnums=(0, 1))(make(dispatch=kind), x) for kind in ("einsum", "gather")
-    ]
+    gradient = nnx.jit(nnx.grad(loss, argnums=(0, 1)))
+    gradients = [gradient(make(dispatch=kind), x) for kind in ("einsum", "gather")]
     for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
         assert jnp.abs(a).max() > 0
         np.testing.assert_allclose(a, b, atol=1e-6)
@@ -71,9 +83,9 @@ def test_dispatch_kinds_have_the_same_gradients():
 def test_evaluation_drops_nothing_and_needs_no_key():
     layer = make()
     x = jnp.ones((G, S, M))  # every token wants the same experts
-    _, trained = layer(x, key=jax.random.key(0))
+    _, trained = run(layer, x, key=jax.random.key(0))
     assert trained.statistics.dropped_K[0] == G * (S - 6)
-    y, evaluated = layer(x, deterministic=True)
+    y, evaluated = run(layer, x, deterministic=True)
     np.testing.assert_array_equal(evaluated.statistics.dropped_K, 0)
     np.testing.assert_array_equal(evaluated.statistics.reached_J, [0, 0, G * S])
     np.testing.assert_allclose(y, jnp.broadcast_to(y[0, 0], y.shape), atol=1e-6)
@@ -82,16 +94,16 @@ def test_evaluation_drops_nothing_and_needs_no_key():
 def test_evaluated_token_does_not_depend_on_the_others():
     layer = make()
     x, _ = tokens()
-    whole, _ = layer(x, deterministic=True)
-    alone, _ = layer(x[1:, 3:4], deterministic=True)
+    whole, _ = run(layer, x, deterministic=True)
+    alone, _ = run(layer, x[1:, 3:4], deterministic=True)
     np.testing.assert_allclose(alone[0, 0], whole[1, 3], atol=1e-6)
 
 
 def test_evaluation_settings_can_be_those_of_training():
     layer = make(eval_slots_per_token=2.0, eval_second_expert="random")
     x, mask = tokens()
-    trained, _ = layer(x, mask, key=jax.random.key(4))
-    evaluated, _ = layer(x, mask, key=jax.random.key(4), deterministic=True)
+    trained, _ = run(layer, x, mask, key=jax.random.key(4))
+    evaluated, _ = run(layer, x, mask, key=jax.random.key(4), deterministic=True)
     np.testing.assert_array_equal(trained, evaluated)
 
 
@@ -104,9 +116,9 @@ def test_padding_reaches_nothing(dispatch):
         y, output = layer(x, mask, key=jax.random.key(5))
         return (y**2).sum() + output.balance_loss + output.z_loss, (y, output)
 
-    run = nnx.value_and_grad(loss, argnums=(0, 1), has_aux=True)
-    zeros = run(layer, jnp.where(mask[..., None], x, 0))
-    nans = run(layer, jnp.where(mask[..., None], x, jnp.nan))
+    gradient = nnx.jit(nnx.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+    zeros = gradient(layer, jnp.where(mask[..., None], x, 0))
+    nans = gradient(layer, jnp.where(mask[..., None], x, jnp.nan))
     for a, b in zip(jax.tree.leaves(zeros), jax.tree.leaves(nans), strict=True):
         np.testing.assert_array_equal(a, b)
     (_, (y, _)), (_, dx) = zeros
@@ -117,23 +129,23 @@ def test_padding_reaches_nothing(dispatch):
 def test_key_decides_and_nothing_else():
     layer = make()
     x, mask = tokens()
-    run = jax.jit(lambda key: layer(x, mask, key=key)[0])
-    np.testing.assert_array_equal(run(jax.random.key(0)), run(jax.random.key(0)))
-    assert (run(jax.random.key(0)) != run(jax.random.key(1))).any()
+    y, again, other = (run(layer, x, mask, key=jax.random.key(seed))[0] for seed in (0, 0, 1))
+    np.testing.assert_array_equal(y, again)
+    assert (y != other).any()
 
 
 def test_router_learns_from_the_task_alone():
     layer = make(second_expert="never")
     x, _ = tokens()
-    gradient = nnx.grad(lambda layer: (layer(x)[0] ** 2).sum())(layer)
+    gradient = nnx.jit(nnx.grad(lambda layer: (layer(x)[0] ** 2).sum()))(layer)
     assert jnp.abs(gradient["router"][...]).max() > 1e-3
 
 
 def test_bfloat16_experts_behind_a_float32_router():
     x, mask = tokens()
     x = x.astype(jnp.bfloat16)
-    half, half_output = make(dtype=jnp.bfloat16)(x, mask, key=jax.random.key(6))
-    full, full_output = make()(x, mask, key=jax.random.key(6))
+    half, half_output = run(make(dtype=jnp.bfloat16), x, mask, key=jax.random.key(6))
+    full, full_output = run(make(), x, mask, key=jax.random.key(6))
     assert (half.dtype, full.dtype) == (jnp.bfloat16, jnp.float32)
     for a, b in zip(jax.tree.leaves(half_output), jax.tree.leaves(full_output), strict=True):
         assert a.dtype == jnp.float32
@@ -174,7 +186,7 @@ def test_no_nan(options, x):
         y, output = layer(x, key=jax.random.key(0))
         return y.sum() + output.balance_loss + output.z_loss, output
 
-    result = nnx.value_and_grad(loss, argnums=(0, 1), has_aux=True)(layer, x)
+    result = nnx.jit(nnx.value_and_grad(loss, argnums=(0, 1), has_aux=True))(layer, x)
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(result))
 
 
@@ -218,13 +230,10 @@ def test_training_without_a_key():
         make()(jnp.ones((G, S, M)))
 
 
-def stack(num_layers):
-    @nnx.split_rngs(splits=num_layers)
-    @nnx.vmap(transform_metadata={nnx.PARTITION_NAME: "layer"})
-    def create(rngs):
-        return make(rngs=rngs)
-
-    return create(nnx.Rngs(0))
+@nnx.split_rngs(splits=3)
+@nnx.vmap(transform_metadata={nnx.PARTITION_NAME: "layer"})
+def create_stack(rngs):
+    return make(rngs=rngs)
 
 
 def apply(layer, x, mask, key):
@@ -232,20 +241,31 @@ def apply(layer, x, mask, key):
     return x + y, output
 
 
+@pytest.fixture(scope="module")
+def stacked(one_device):
+    """Three layers, their inputs, and what they give one after the other."""
+    layers = nnx.jit(create_stack)(nnx.Rngs(0))
+    inputs = (*tokens(), jax.random.split(jax.random.key(7), 3))
+    graph, state = nnx.split(layers)
+
+    @jax.jit
+    def one_after_the_other(state, x, mask, keys):
+        losses = []
+        for i in range(3):
+            layer = nnx.merge(graph, jax.tree.map(lambda leaf, i=i: leaf[i], state))
+            x, output = apply(layer, x, mask, keys[i])
+            losses.append(output.balance_loss)
+        return x, jnp.stack(losses)
+
+    with rules_scope(DEFAULT_RULES, one_device):
+        return layers, inputs, one_after_the_other(state, *inputs)
+
+
 @pytest.mark.parametrize("how", ["nnx.scan", "nnx.scan of nnx.remat", "lax.scan", "checkpoint"])
-def test_stacked_layers(how):
-    layers = stack(3)
+def test_stacked_layers(stacked, how):
+    layers, (x, mask, keys), (expected, losses) = stacked
     assert layers.wi.out_sharding == ("layer", "expert", "embed", "mlp")
     assert layers.router.out_sharding == ("layer", "embed", "router")
-    x, mask = tokens()
-    keys = jax.random.split(jax.random.key(7), 3)
-    graph, state = nnx.split(layers)
-    expected, losses = x, []
-    for i in range(3):
-        layer = nnx.merge(graph, jax.tree.map(lambda leaf, i=i: leaf[i], state))
-        expected, output = apply(layer, expected, mask, keys[i])
-        losses.append(output.balance_loss)
-
     if how.startswith("nnx"):
         body = nnx.remat(apply) if "remat" in how else apply
         scan = nnx.scan(
@@ -256,6 +276,7 @@ def test_stacked_layers(how):
         )
         y, output = nnx.jit(scan)(layers, x, mask, keys)
     else:
+        graph, state = nnx.split(layers)
 
         def step(x, layer_and_key):
             layer, key = layer_and_key
@@ -264,5 +285,5 @@ def test_stacked_layers(how):
         step = jax.checkpoint(step) if how == "checkpoint" else step
         y, output = jax.jit(functools.partial(jax.lax.scan, step))(x, (state, keys))
     np.testing.assert_allclose(y, expected, atol=1e-5)
-    np.testing.assert_allclose(output.balance_loss, jnp.stack(losses), rtol=1e-5)
+    np.testing.assert_allclose(output.balance_loss, losses, rtol=1e-5)
     assert output.statistics.load_E.shape == (3, E)

@@ -38,7 +38,6 @@ def programs(mesh, dispatch):
 
     shapes = {name: getattr(LAYER, name)[...] for name in NAMES}
     shardings = tree_shardings(NAMES, shapes, DEFAULT_RULES, mesh)
-    params = {name: jax.device_put(shapes[name], shardings[name]) for name in NAMES}
     params = jax.tree.map(lambda leaf: leaf, state)
     for name in NAMES:
         params[name][...] = jax.device_put(shapes[name], shardings[name])
