@@ -46,9 +46,7 @@ def score(table: np.ndarray, tokens: tuple[int, ...], alpha: float) -> float:
 def best(table: np.ndarray, alpha: float) -> tuple[tuple[int, ...], float]:
     """The best of all sequences that end within LENGTH tokens."""
     candidates = (
-        tokens
-        for n in range(LENGTH)
-        for tokens in itertools.product(range(2, VOCAB), repeat=n)
+        tokens for n in range(LENGTH) for tokens in itertools.product(range(2, VOCAB), repeat=n)
     )
     return max(((t, score(table, t, alpha)) for t in candidates), key=lambda pair: pair[1])
 

@@ -41,9 +41,7 @@ def test_more_padding_changes_no_logit_and_no_statistic(model, one_device):
     inputs, mask = (np.pad(x, ((0, 0), (0, 3))) for x in (INPUTS_BL, MASK_BL))
     padded, padded_output = run(model, source, inputs, mask, mesh=one_device)
     np.testing.assert_allclose(padded[:, :5][MASK_BL], logits[MASK_BL], atol=1e-5)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), padded_output, output
-    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), padded_output, output)
 
 
 def test_a_target_token_changes_no_earlier_logit(model, one_device):

@@ -46,7 +46,9 @@ class Embedding(nnx.Module):
     def __init__(
         self, vocab_size: int, max_length: int, embed: int, *, dtype: jnp.dtype, rngs: nnx.Rngs
     ):
-        self.tokens = table(rngs.params(), (vocab_size, embed), ["vocab", "embed"], scale=1.0)
+        self.tokens = table(
+            rngs.params(), (vocab_size, embed), ["vocab", "embed"], scale=embed**-0.5
+        )
         self.positions = table(
             rngs.params(), (max_length, embed), ["length", "embed"], scale=embed**-0.5
         )
