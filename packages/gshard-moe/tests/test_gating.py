@@ -73,7 +73,7 @@ def test_top2_like_a_loop_over_tokens(naive, second, burn_slots):
     padding=st.sampled_from([0.0, 0.3, 1.0]),
 )
 def test_top2_like_a_loop_for_any_size(naive, seed, sizes, capacity, second, burn_slots, padding):
-    logits, mask = draw(seed, *sizes, padding)
+    logits, mask = draw(seed, *sizes, padding=padding)
     assert_like_naive(naive, logits, mask, jax.random.key(seed), capacity, second, burn_slots)
 
 
