@@ -5,9 +5,9 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from gshard_annotate import DEFAULT_RULES, expect_collectives, make_mesh, rules_scope
 from jax.sharding import Mesh
 
+from gshard_annotate import DEFAULT_RULES, expect_collectives, make_mesh, rules_scope
 from gshard_train import state
 from gshard_train.data import shift_right, to_mesh
 from gshard_train.loss import LossConfig

@@ -35,7 +35,6 @@ examples:
 Ctrl-C stops it and leaves a checkpoint behind; the same command then goes on from it.
 """
 _GIN_FILE = "gshard_m4/configs/quickstart.gin"
-_WARMUP_STEPS = 200  # the gin file's, too many for a short run
 # libtpu, where it is installed, would be asked first and prints alarming lines without a TPU
 _VARIABLES = {"JAX_PLATFORMS": "cpu"}
 
@@ -85,8 +84,6 @@ def stages(python: pathlib.Path, options: argparse.Namespace) -> list[Stage]:
 
 def _train(python: pathlib.Path, model_dir: pathlib.Path, steps: int | None) -> Stage:
     length = [] if steps is None else [f"--gin.TRAIN_STEPS={steps}"]
-    if steps is not None and steps < 4 * _WARMUP_STEPS:
-        length.append(f"--gin.schedule.warmup_cosine.warmup_steps={steps // 4}")
     return Stage("training", [*_module(python, "train"), *_gin(model_dir), *length])
 
 

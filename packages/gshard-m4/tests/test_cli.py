@@ -19,7 +19,7 @@ def test_evaluate_writes_the_report_and_prints_the_languages(write_split, tmp_pa
     out = capsys.readouterr().out
     assert "Pairs (test), checkpoint step 2050" in out
     assert "  mean of 1 language: chrF++" in out
-    assert "  mean of 1 language, fewer than 80 phrases: chrF++" in out
+    assert "  mean of 1 language, fewer than 40 phrases: chrF++" in out
     assert "100% of references have under four tokens: go by chrF++, not BLEU" in out
     assert "  best   German           de   chrF++" in out
     assert out.endswith(f"report: {tmp_path}/new/report/report.html\n")

@@ -1,20 +1,16 @@
 """Eight virtual CPU devices for every test of this package, and small things to train."""
 
-import os
-
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
 import jax
-
-jax.config.update("jax_num_cpu_devices", 8)
-
 import pytest
-from gshard_annotate import DEFAULT_RULES, make_mesh
 from jax.sharding import Mesh
 
+from gshard_annotate import DEFAULT_RULES, make_mesh
 from gshard_train import state
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import adam
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 8)
 
 # All sizes differ, so that a swapped axis fails.
 TINY = {

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gshard_annotate import DEFAULT_RULES, rules_scope
 
+from gshard_annotate import DEFAULT_RULES, rules_scope
 from gshard_train.decode import BeamSearch, translate
 
 VOCAB, LENGTH = 5, 4

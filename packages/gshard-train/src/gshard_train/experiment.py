@@ -154,6 +154,8 @@ def _value_faults(experiment: Experiment) -> Iterator[str]:
     lengths = experiment.task_feature_lengths
     if not experiment.model_dir:
         yield "MODEL_DIR is empty; add --gin.MODEL_DIR=\"'/path/to/run'\""
+    elif experiment.path().exists() and not experiment.path().is_dir():
+        yield f"MODEL_DIR={experiment.model_dir!r} is a file; give a directory"
     for name in FEATURE_NAMES:
         if name not in lengths:
             yield f"TASK_FEATURE_LENGTHS={dict(lengths)} lacks {name!r}; give tokens for it"
