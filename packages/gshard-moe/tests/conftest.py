@@ -12,6 +12,8 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
+# Compiling takes most of the time here; code for small arrays need not be fast.
+jax.config.update("jax_disable_most_optimizations", True)
 
 # Not the modules of pytrees: scan stacks their arrays, and jaxtyping would check them when rebuilt.
 CHECKED = ["capacity", "dispatch", "gating", "grouping", "losses"]

@@ -11,6 +11,8 @@ from gshard_train.optimizer import adam
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
+# Compiling takes most of the time here; code for small arrays need not be fast.
+jax.config.update("jax_disable_most_optimizations", True)
 
 # All sizes differ, so that a swapped axis fails.
 TINY = {

@@ -1,0 +1,192 @@
+"""A run with a feed of its own: what it leaves, resuming, stopping, faults before any work."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from gshard_annotate import make_mesh
+from gshard_train.data import shift_right
+from gshard_train.errors import UserError
+from gshard_train.experiment import Experiment
+from gshard_train.interruption import Interrupted
+from gshard_train.models.transformer import TransformerConfig
+from gshard_train.optimizer import adam
+from gshard_train.training import train
+
+
+class Numbers:
+    """A feed of random tokens: batch i depends on the seed and i alone."""
+
+    vocabulary_sizes: Mapping[str, int] = {"inputs": 23, "targets": 19}
+
+    def __init__(self, *, batch_size: int, seed: int, **_: Any):
+        self.rows, self.seed, self.next_index = batch_size, seed, 0
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng([self.seed, self.next_index])
+        self.next_index += 1
+        source, target = (rng.integers(2, n, (self.rows, 6), dtype=np.int32) for n in (23, 19))
+        target[:, 4:] = 0
+        return {
+            "encoder_input_tokens": source,
+            "decoder_input_tokens": shift_right(target),
+            "decoder_target_tokens": target,
+            "decoder_loss_weights": (target != 0).astype(np.int32),
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        return {"next_index": self.next_index}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.next_index = state["next_index"]
+
+    def close(self) -> None:
+        pass
+
+
+class Stopping(Numbers):
+    """Sends this process SIGINT before its fourth batch, as Ctrl-C would."""
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        if self.next_index == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().__next__()
+
+
+@pytest.fixture
+def experiment(tiny, tmp_path) -> Experiment:
+    return Experiment(
+        model_dir=str(tmp_path / "run"),
+        make_mesh=lambda: make_mesh({"data": 2, "expert": 4}),
+        model=tiny,
+        optimizer=adam(1e-2),
+        make_feed=Numbers,
+        mixture_or_task_name="numbers",
+        task_feature_lengths={"inputs": 6, "targets": 6},
+        batch_size=8,
+    )
+
+
+def changed(experiment: Experiment, **values: Any) -> Experiment:
+    return Experiment(**{**vars(experiment), **values})
+
+
+def losses(experiment: Experiment) -> dict[int, float]:
+    lines = experiment.path("metrics.jsonl").read_text().splitlines()
+    return {line["step"]: line["loss"] for line in map(json.loads, lines)}
+
+
+@pytest.mark.slow
+def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(experiment, tmp_path):
+    whole = changed(experiment, model_dir=str(tmp_path / "whole"))
+    train(whole, train_steps=6, checkpoint_period=100, log_period=1)
+    train(experiment, train_steps=3, checkpoint_period=2, log_period=1)
+    train(experiment, train_steps=6, checkpoint_period=2, log_period=1)
+    assert losses(experiment) == losses(whole)  # to the last bit
+    assert list(losses(whole)) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_checkpoint_and_the_next_run_goes_on(experiment):
+    with pytest.raises(Interrupted, match="SIGINT: stopped at step 4 of 6, whose checkpoint"):
+        train(changed(experiment, make_feed=Stopping), train_steps=6, log_period=1)
+    assert [path.name for path in experiment.path("checkpoints").iterdir()] == ["4"]
+    assert train(experiment, train_steps=6, log_period=1) == 6
+    assert list(losses(experiment)) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_finished_run_trains_nothing_more(experiment, monkeypatch):
+    train(experiment, train_steps=1, effective_config="MODEL_DIR = 'x'\n")
+    assert experiment.path("config.gin").read_text() == "MODEL_DIR = 'x'\n"
+    monkeypatch.setattr("gshard_train.training.make_step", None)  # would fail if it were used
+    assert train(experiment, train_steps=1) == 1
+
+
+def test_a_loss_that_is_no_number_stops_the_run_without_a_checkpoint(experiment):
+    with pytest.raises(FloatingPointError, match="the loss of step 2 is nan; the newest"):
+        train(changed(experiment, optimizer=adam(float("nan"))), train_steps=4, log_period=2)
+    assert not experiment.path("checkpoints").exists()
+
+
+def test_another_model_s_checkpoint_is_refused_and_left_alone(experiment, tiny):
+    train(experiment, train_steps=1)
+    wider = TransformerConfig(**{**vars(tiny), "mlp": 28})
+    with pytest.raises(UserError, match=r"is of another model: \d+ tensors differ and nothing was changed") as error:
+        train(changed(experiment, model=wider), train_steps=2)
+    assert "params/decoder/first/feed_forward/layer/wi is float32[1, 4, 12, 20] in the" in str(
+        error.value
+    )
+    assert train(experiment, train_steps=1) == 1
+
+
+def refused(experiment: Experiment, **values: Any) -> list[str]:
+    """What a run says that cannot work; it must not have written anything."""
+    with pytest.raises(UserError) as error:
+        train(changed(experiment, **values), train_steps=1)
+    assert not experiment.path().exists()
+    return list(error.value.faults)
+
+
+def test_faults_of_mesh_batch_groups_and_experts_come_together(experiment, tiny):
+    model = TransformerConfig(**{**vars(tiny), "num_experts": 6, "num_groups": 12})
+    faults = refused(experiment, model=model, batch_size=20)
+    assert faults[:4] == [
+        "BATCH_SIZE=20 cannot be divided by the 8 parts of mesh (data 2 x expert 4) (20 % 8 = 4); "
+        "use 16 or 24",
+        "num_experts=6 cannot be divided by the 4 parts of mesh axis 'expert' (6 % 4 = 2); "
+        "use 4 or 8",
+        "num_groups=12 cannot be divided by the 8 parts of mesh (data 2 x expert 4) (12 % 8 = 4); "
+        "use 8 or 16",
+        "BATCH_SIZE=20 cannot be divided by the 12 parts of num_groups (20 % 12 = 8); use 12 or 24",
+    ]
+    assert "encoder/first/feed_forward/layer/wi f32[2,6,12,20]" in faults[4]
+
+
+def test_a_mesh_that_does_not_fit_the_devices_is_refused(experiment):
+    (fault,) = refused(experiment, make_mesh=lambda: make_mesh({"data": 3, "expert": 4}))
+    assert fault.startswith("make_mesh: axes data=3, expert=4 need 12 devices, 8 are present")
+
+
+def test_lengths_and_directory_that_cannot_be_are_refused_together(experiment):
+    faults = refused(experiment, model_dir="", task_feature_lengths={"inputs": 10})
+    assert faults == [
+        "MODEL_DIR is empty; add --gin.MODEL_DIR=\"'/path/to/run'\"",
+        "TASK_FEATURE_LENGTHS['inputs']=10 must be between 1 and the model's max_length=9",
+        "TASK_FEATURE_LENGTHS={'inputs': 10} lacks 'targets'; give tokens for it",
+    ]
+
+
+def test_a_model_directory_that_is_a_file_is_refused(experiment, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(
+        UserError, match=re.escape(f"MODEL_DIR='{file}' is a file; give a directory")
+    ):
+        train(changed(experiment, model_dir=str(file)), train_steps=1)
+    assert file.read_text() == "x"
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused(experiment, tiny):
+    model = TransformerConfig(**{**vars(tiny), "target_vocab_size": 18})
+    (fault,) = refused(experiment, model=model)
+    assert fault == (
+        "the vocabulary of 'targets' has 19 pieces but the model target_vocab_size=18; "
+        "set TransformerConfig.target_vocab_size = 19 or more"
+    )
+
+
+def test_periods_below_one_are_refused_together(experiment):
+    with pytest.raises(UserError) as error:
+        train(experiment, train_steps=0, log_period=-1)
+    assert error.value.faults == (
+        "TRAIN_STEPS=0 must be at least 1",
+        "LOG_PERIOD=-1 must be at least 1",
+    )
+    assert jax.device_count() == 8
