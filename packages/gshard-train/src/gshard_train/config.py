@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gin
@@ -41,8 +41,14 @@ class LoadedConfig:
     def call(self, name: str, **given: Any) -> Any:
         """Calls the function of a full name with its bound arguments and with `given`.
 
-        A `ValueError` or a missing file while gin builds the arguments (a mesh, a model) becomes a
-        `UserError`; what the function itself raises is left as it is.
+        What the function itself raises is left as it is; for the rest see `arguments`.
+        """
+        return names.find(name).function(**self.arguments(name, **given))
+
+    def arguments(self, name: str, **given: Any) -> dict[str, Any]:
+        """The arguments that `call` would pass, with the objects (a model) that gin builds.
+
+        A `ValueError` or a missing file while gin builds them becomes a `UserError`.
 
         Args:
           name: for example `gshard_train.training.train`.
@@ -57,11 +63,10 @@ class LoadedConfig:
         if missing:
             called = "run by this command"
             raise UserError(*(parameters.unbound(name, p, target.path, called) for p in missing))
-        arguments: Mapping[str, Any] = {}
-        if any(other == target for _, other, _ in bound):
-            with reported_as_user_error():
-                arguments = gin.get_bindings(target.function)
-        return target.function(**{**arguments, **given})
+        if not any(other == target for _, other, _ in bound):
+            return given
+        with reported_as_user_error():
+            return {**gin.get_bindings(target.function), **given}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

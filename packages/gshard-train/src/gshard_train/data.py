@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from gshard_train.errors import UserError
+
 Batch = dict[str, np.ndarray]
 FEATURES = (
     "encoder_input_tokens",
@@ -93,9 +95,13 @@ class SeqioFeed:
         process_index: int,
         process_count: int,
     ):
-        import seqio
+        from gshard_train.held_out import find_source
 
-        self._source = seqio.get_mixture_or_task(mixture_or_task_name)
+        if batch_size % process_count:
+            raise UserError(
+                f"BATCH_SIZE={batch_size} cannot be divided among {process_count} processes"
+            )
+        self._source = find_source(mixture_or_task_name)
         self._lengths = dict(task_feature_lengths)
         self._seed = seed
         self._batch_size = batch_size

@@ -56,6 +56,17 @@ def find_tasks(mixture_or_task_name: str) -> "list[seqio.Task]":
     Raises:
       UserError: seqio knows no such name.
     """
+    found = find_source(mixture_or_task_name)
+    tasks = getattr(found, "tasks", [found])
+    return sorted(tasks, key=lambda task: task.name)
+
+
+def find_source(mixture_or_task_name: str) -> "seqio.Task | seqio.Mixture":
+    """The seqio mixture or task of that name.
+
+    Raises:
+      UserError: seqio knows no such name.
+    """
     import seqio
 
     known = [*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()]
@@ -65,9 +76,7 @@ def find_tasks(mixture_or_task_name: str) -> "list[seqio.Task]":
             f"{nearest(mixture_or_task_name, known)} MIXTURE_OR_TASK_MODULE names the module "
             "whose import registers it"
         )
-    found = seqio.get_mixture_or_task(mixture_or_task_name)
-    tasks = found.tasks if isinstance(found, seqio.Mixture) else [found]
-    return sorted(tasks, key=lambda task: task.name)
+    return seqio.get_mixture_or_task(mixture_or_task_name)
 
 
 def _read(task: "seqio.Task", split: str, lengths: Mapping[str, int]) -> TaskSplit:
