@@ -107,6 +107,20 @@ def test_restored_to_other_devices_and_shardings(tmp_path, state, axes, count, s
     assert restored.opt_state[0].nu["moe"]["wi"].sharding.is_equivalent_to(wanted, 3)
 
 
+def test_a_part_is_restored_whatever_the_rest_is(saved, mesh):
+    state = make_state(mesh, fill=10.0)
+    with Checkpointer(saved) as checkpointer:
+        params = checkpointer.restore_part(10, "params", abstract(state.params))
+        assert_same(params, state.params)
+        other = {**state.params, "scale": jnp.zeros(5)}
+        expected = r"is of another model: 1 tensors? differs? and nothing was changed"
+        with pytest.raises(UserError, match=expected) as error:
+            checkpointer.restore_part(10, "params", abstract(other))
+    assert "params/scale is bfloat16[4] in the checkpoint and float32[5] in the model" in str(
+        error.value
+    )
+
+
 def test_restored_inside_a_mesh_context(saved, mesh):
     state = make_state(mesh, fill=10.0)
     with Checkpointer(saved) as checkpointer, jax.set_mesh(mesh):

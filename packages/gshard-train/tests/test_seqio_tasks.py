@@ -189,7 +189,7 @@ def test_translations_do_not_depend_on_the_batch(trained):
 def test_faults_leave_nothing_behind(trained, tmp_path):
     with pytest.raises(UserError, match="there is no checkpoint 8 in"):
         inference.infer(trained, splits=["validation"], batch_size=8, checkpoint_step=8)
-    with pytest.raises(UserError, match="BATCH_SIZE=12 cannot be divided by the 8 parts"):
+    with pytest.raises(UserError, match="batch_size=12 cannot be divided by the 8 parts"):
         inference.infer(trained, splits=["validation"], batch_size=12)
     with pytest.raises(UserError, match=r"MIXTURE_OR_TASK_MODULE='no\.such' cannot be imported"):
         inference.infer(dataclasses.replace(trained, mixture_or_task_module="no.such"))

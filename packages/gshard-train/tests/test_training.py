@@ -109,8 +109,8 @@ def test_a_finished_run_trains_nothing_more(experiment, monkeypatch):
     assert train(experiment, train_steps=1) == 1
 
 
-def test_a_loss_that_is_no_number_stops_the_run_without_a_checkpoint(experiment):
-    with pytest.raises(FloatingPointError, match="the loss of step 2 is nan; the newest"):
+def test_an_update_that_is_no_number_stops_the_run_without_a_checkpoint(experiment):
+    with pytest.raises(FloatingPointError, match="update_norm of step 1 is nan; the newest"):
         train(changed(experiment, optimizer=adam(float("nan"))), train_steps=4, log_period=2)
     assert not experiment.path("checkpoints").exists()
 
@@ -138,16 +138,15 @@ def refused(experiment: Experiment, **values: Any) -> list[str]:
 def test_faults_of_mesh_batch_groups_and_experts_come_together(experiment, tiny):
     model = TransformerConfig(**{**vars(tiny), "num_experts": 6, "num_groups": 12})
     faults = refused(experiment, model=model, batch_size=20)
-    assert faults[:4] == [
-        "BATCH_SIZE=20 cannot be divided by the 8 parts of mesh (data 2 x expert 4) (20 % 8 = 4); "
+    assert faults == [
+        "batch_size=20 cannot be divided by the 8 parts of mesh (data 2 x expert 4) (20 % 8 = 4); "
         "use 16 or 24",
         "num_experts=6 cannot be divided by the 4 parts of mesh axis 'expert' (6 % 4 = 2); "
         "use 4 or 8",
         "num_groups=12 cannot be divided by the 8 parts of mesh (data 2 x expert 4) (12 % 8 = 4); "
         "use 8 or 16",
-        "BATCH_SIZE=20 cannot be divided by the 12 parts of num_groups (20 % 12 = 8); use 12 or 24",
+        "batch_size=20 cannot be divided by the 12 parts of num_groups (20 % 12 = 8); use 12 or 24",
     ]
-    assert "encoder/first/feed_forward/layer/wi f32[2,6,12,20]" in faults[4]
 
 
 def test_a_mesh_that_does_not_fit_the_devices_is_refused(experiment):
@@ -188,6 +187,34 @@ def test_periods_below_one_are_refused_together(experiment):
         train(experiment, train_steps=0, log_period=-1)
     assert error.value.faults == (
         "TRAIN_STEPS=0 must be at least 1",
-        "LOG_PERIOD=-1 must be at least 1",
+        "log_period=-1 must be at least 1",
     )
     assert jax.device_count() == 8
+
+
+def test_a_model_directory_below_a_file_is_refused(experiment, tmp_path):
+    (tmp_path / "file").write_text("x")
+    path = str(tmp_path / "file" / "run")
+    (fault,) = refused(experiment, model_dir=path)
+    assert fault == (
+        f"MODEL_DIR={path!r} lies below the file {tmp_path / 'file'}; give a directory"
+    )
+
+
+def test_a_mesh_without_the_axes_of_the_rules_is_refused(experiment):
+    (fault,) = refused(experiment, make_mesh=lambda: make_mesh({"expert": 4, "model": 2}))
+    assert fault == (
+        "the mesh has the axes expert, model and lacks data; give size 1 to an axis that is not "
+        "used"
+    )
+
+
+def test_more_than_one_process_is_refused(experiment, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    (fault,) = refused(experiment)
+    assert fault == "2 processes run this, and version 0.1 runs as one only; start one process"
+
+
+def test_sizes_that_the_model_axis_does_not_divide_are_named(experiment, tiny):
+    faults = refused(experiment, make_mesh=lambda: make_mesh({"data": 1, "expert": 2, "model": 4}))
+    assert any("heads" in fault or "wq f32[2,12,2,5]" in fault for fault in faults)

@@ -141,7 +141,7 @@ def test_faults_of_a_config_come_together():
     expected = (
         "TransformerConfig: source_vocab_size=0 must be an integer of at least 1; "
         "num_encoder_layers=3 must be even: layers come in pairs, one with experts and one dense; "
-        "dropout_rate=1.0 must be in [0, 1); "
+        "dropout_rate=1.0 must be a number in [0, 1); "
         "remat='some' must be one of none, full, save_dispatch"
     )
     with pytest.raises(ValueError, match=re.escape(expected)):

@@ -129,8 +129,13 @@ class MoELayer(nnx.Module):
         if mask_GS is not None:  # so that not even a NaN in padding reaches an expert or a loss
             x_GSM = jnp.where(mask_GS[..., None], x_GSM, 0)
         x_GSM = annotate(x_GSM, "group", "group_token", "act_embed")
+        # In full float32 on every backend: TPU and GPU would round the factors of the products, and
+        # near ties would go to other experts.
         logits_GSE = jnp.einsum(
-            "GSM,ME->GSE", x_GSM.astype(jnp.float32), self.router[...].astype(jnp.float32)
+            "GSM,ME->GSE",
+            x_GSM.astype(jnp.float32),
+            self.router[...].astype(jnp.float32),
+            precision=jax.lax.Precision.HIGHEST,
         )
         routing = self._route(logits_GSE, mask_GS, key, deterministic)
         y_GSM = self._experts(x_GSM.astype(self.dtype), routing)

@@ -102,26 +102,24 @@ class Checkpointer:
           UserError: naming every tensor that is missing, left over or of another shape or dtype;
             or saying that the step's files are damaged.
         """
-        self.wait()
-        if step not in (steps := self._steps()):
-            have = ", ".join(map(str, sorted(steps))) or "none"
-            raise UserError(f"there is no checkpoint {step} in {self._directory}; there is {have}")
         wanted = tensors.nested(abstract_state)
-        if lines := tensors.differences(self._metadata(step)[_STATE], wanted):
-            raise UserError(self._refusal(step, lines))
-        arrays = ocp.args.PyTreeRestore(
-            wanted, restore_args=ocp.checkpoint_utils.construct_restore_args(wanted)
+        self._compare(step, self._saved(step), wanted)
+        restored = self._read_checked(
+            step, {_STATE: _arrays(wanted), _FEED: ocp.args.JsonRestore()}
         )
-        try:
-            restored = self._read(step, {_STATE: arrays, _FEED: ocp.args.JsonRestore()})
-        except RuntimeError:
-            raise  # the devices' memory, not the files
-        except Exception as error:
-            raise UserError(
-                f"checkpoint {step} in {self._directory} is damaged ({_reason(error)}); "
-                "move its directory away to go on from the one before it"
-            ) from error
         return tensors.unnested(restored[_STATE], abstract_state), restored[_FEED]
+
+    def restore_part(self, step: int, name: str, abstract_part: Any) -> Any:
+        """One part of a step's state, such as its "params"; the rest is not read.
+
+        Raises:
+          UserError: as `restore` does.
+        """
+        wanted = {name: tensors.nested(abstract_part)}
+        saved = self._saved(step)
+        self._compare(step, {name: saved[name]} if name in saved else {}, wanted)
+        restored = self._read_checked(step, {_STATE: _arrays(wanted, partial=True)})
+        return tensors.unnested(restored[_STATE][name], abstract_part)
 
     def wait(self) -> None:
         """Returns when what was saved is on disk; raises what went wrong meanwhile."""
@@ -145,6 +143,29 @@ class Checkpointer:
                 ),
             )
         return self._manager
+
+    def _saved(self, step: int) -> Any:
+        """The shapes and dtypes of a step's state."""
+        self.wait()
+        if step not in (steps := self._steps()):
+            have = ", ".join(map(str, sorted(steps))) or "none"
+            raise UserError(f"there is no checkpoint {step} in {self._directory}; there is {have}")
+        return self._metadata(step)[_STATE]
+
+    def _compare(self, step: int, saved: Any, wanted: Any) -> None:
+        if lines := tensors.differences(saved, wanted):
+            raise UserError(self._refusal(step, lines))
+
+    def _read_checked(self, step: int, items: dict[str, Any]) -> Any:
+        try:
+            return self._read(step, items)
+        except RuntimeError:
+            raise  # the devices' memory, not the files
+        except Exception as error:
+            raise UserError(
+                f"checkpoint {step} in {self._directory} is damaged ({_reason(error)}); "
+                "move its directory away to go on from the one before it"
+            ) from error
 
     def _steps(self) -> list[int]:
         return ocp.utils.checkpoint_steps(self._directory) if self._directory.exists() else []
@@ -200,6 +221,11 @@ class Checkpointer:
             "for this model"
         )
         return "\n".join([first, *(f"  {line}" for line in shown)])
+
+
+def _arrays(wanted: Any, *, partial: bool = False) -> ocp.args.PyTreeRestore:
+    restore_args = ocp.checkpoint_utils.construct_restore_args(wanted)
+    return ocp.args.PyTreeRestore(wanted, restore_args=restore_args, partial_restore=partial)
 
 
 def _reason(error: BaseException) -> str:

@@ -83,7 +83,12 @@ class SeqioFeed:
     Every host reads the whole mixture in the same order and keeps its own rows, so the global
     batches depend on the seed alone, and the number of hosts may change between two steps. The
     price: reading is not divided among hosts, and going to a position reads up to it again.
+
+    Attributes:
+      reads_seqio: the experiment's mixture_or_task_module is imported before such a feed is made.
     """
+
+    reads_seqio = True
 
     def __init__(
         self,

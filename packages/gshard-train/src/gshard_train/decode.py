@@ -74,7 +74,7 @@ def translate(
         # Log probabilities only fall, so the best that a living hypothesis can still reach is
         # its present sum over the largest possible normaliser.
         best_B = state.alive_BK.max(axis=1) / _length_norm(length, search.alpha)
-        open_B = live_B & (best_B > state.done_BK.min(axis=1))
+        open_B = live_B & (best_B > state.done_BK[:, 0])
         return (state.position < length) & open_B.any()
 
     def advance(state: _Search) -> _Search:

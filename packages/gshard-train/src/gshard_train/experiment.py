@@ -6,7 +6,7 @@ A gin file fills it in; `prepare` checks all of it at once before any device hol
 import dataclasses
 import difflib
 import importlib
-import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from gshard_annotate import DEFAULT_RULES, Rules
 from gshard_train import state
 from gshard_train.data import Feed, MakeFeed
-from gshard_train.errors import UserError, message
+from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
 from gshard_train.models.transformer import TransformerConfig
 
@@ -82,16 +82,12 @@ def prepare(experiment: Experiment, *, with_feed: bool) -> Prepared:
     model = _attempt(faults, lambda: state.abstract_model(experiment.model))
     if mesh is not None:
         faults += _mesh_faults(experiment, mesh)
-    if mesh is not None and model is not None:
-        _attempt(
-            faults, lambda: state.shardings(model, experiment.optimizer, experiment.rules, mesh)
-        )
-    feed = _attempt(faults, lambda: _feed(experiment)) if with_feed and not faults else None
-    if feed is not None:
-        faults += vocabulary_faults(experiment, feed.vocabulary_sizes)
+    if mesh is not None and model is not None and not faults:
+        arguments = (model, experiment.optimizer, experiment.rules, mesh)
+        _attempt(faults, lambda: state.shardings(*arguments))
     if faults or mesh is None or model is None:
-        raise UserError(*dict.fromkeys(faults))
-    return Prepared(mesh, model, feed)
+        raise UserError(*faults)
+    return Prepared(mesh, model, _checked_feed(experiment) if with_feed else None)
 
 
 def register(experiment: Experiment) -> None:
@@ -128,7 +124,7 @@ def vocabulary_faults(experiment: Experiment, sizes: Mapping[str, int]) -> Itera
 def nearest(name: str, known: list[str]) -> str:
     """Up to three known names that resemble `name`, as the end of a sentence."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"; did you mean {' or '.join(near)}?" if near else "."
 
 
 def _attempt(faults: list[str], make: Callable):
@@ -139,23 +135,33 @@ def _attempt(faults: list[str], make: Callable):
         return None
 
 
-def _feed(experiment: Experiment) -> Feed:
-    return experiment.make_feed(
-        mixture_or_task_name=experiment.mixture_or_task_name,
-        task_feature_lengths=experiment.task_feature_lengths,
-        batch_size=experiment.batch_size,
-        seed=experiment.seed,
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
-    )
+def _checked_feed(experiment: Experiment) -> Feed:
+    """The training feed, whose vocabularies fit the model."""
+    with reported_as_user_error():
+        if getattr(experiment.make_feed, "reads_seqio", False):
+            register(experiment)
+        feed = experiment.make_feed(
+            mixture_or_task_name=experiment.mixture_or_task_name,
+            task_feature_lengths=experiment.task_feature_lengths,
+            batch_size=experiment.batch_size,
+            seed=experiment.seed,
+            process_index=jax.process_index(),
+            process_count=jax.process_count(),
+        )
+    if faults := list(vocabulary_faults(experiment, feed.vocabulary_sizes)):
+        feed.close()
+        raise UserError(*faults)
+    return feed
 
 
 def _value_faults(experiment: Experiment) -> Iterator[str]:
     lengths = experiment.task_feature_lengths
     if not experiment.model_dir:
         yield "MODEL_DIR is empty; add --gin.MODEL_DIR=\"'/path/to/run'\""
-    elif experiment.path().exists() and not experiment.path().is_dir():
-        yield f"MODEL_DIR={experiment.model_dir!r} is a file; give a directory"
+    else:
+        yield from _directory_faults(experiment.model_dir)
+    if (count := jax.process_count()) > 1:
+        yield f"{count} processes run this, and version 0.1 runs as one only; start one process"
     for name in FEATURE_NAMES:
         if name not in lengths:
             yield f"TASK_FEATURE_LENGTHS={dict(lengths)} lacks {name!r}; give tokens for it"
@@ -165,24 +171,41 @@ def _value_faults(experiment: Experiment) -> Iterator[str]:
                 f"model's max_length={experiment.model.max_length}"
             )
     if experiment.batch_size < 1:
-        yield f"BATCH_SIZE={experiment.batch_size} must be at least 1"
+        yield f"batch_size={experiment.batch_size} must be at least 1"
+
+
+def _directory_faults(model_dir: str) -> Iterator[str]:
+    """Why a run could not write here."""
+    path = Path(model_dir).absolute()
+    there = next(p for p in (path, *path.parents) if p.exists())
+    if not there.is_dir():
+        file = "is a file" if there == path else f"lies below the file {there}"
+        yield f"MODEL_DIR={model_dir!r} {file}; give a directory"
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield f"MODEL_DIR={model_dir!r} cannot be written: no permission for {there}"
 
 
 def _mesh_faults(experiment: Experiment, mesh: Mesh) -> Iterator[str]:
     """What of batch, groups and experts the mesh does not divide."""
     model, sizes = experiment.model, dict(mesh.shape)
-    shards = math.prod(sizes.get(axis, 1) for axis in ("data", "expert"))
+    if lacking := [axis for axis in ("data", "expert") if axis not in sizes]:
+        yield (
+            f"the mesh has the axes {', '.join(sizes)} and lacks {' and '.join(lacking)}; give "
+            "size 1 to an axis that is not used"
+        )
+        return
+    shards = sizes["data"] * sizes["expert"]
     grid = " x ".join(f"{axis} {size}" for axis, size in sizes.items())
     if experiment.batch_size % shards:
-        yield _indivisible("BATCH_SIZE", experiment.batch_size, shards, f"mesh ({grid})")
+        yield _indivisible("batch_size", experiment.batch_size, shards, f"mesh ({grid})")
     if not model.num_experts:
         return
-    if model.num_experts % (experts := sizes.get("expert", 1)):
+    if model.num_experts % (experts := sizes["expert"]):
         yield _indivisible("num_experts", model.num_experts, experts, "mesh axis 'expert'")
     if model.num_groups % shards:
         yield _indivisible("num_groups", model.num_groups, shards, f"mesh ({grid})")
     if experiment.batch_size % model.num_groups:
-        yield _indivisible("BATCH_SIZE", experiment.batch_size, model.num_groups, "num_groups")
+        yield _indivisible("batch_size", experiment.batch_size, model.num_groups, "num_groups")
 
 
 def _indivisible(name: str, value: int, parts: int, what: str) -> str:

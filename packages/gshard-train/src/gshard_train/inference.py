@@ -21,7 +21,7 @@ from gshard_train import state
 from gshard_train.checkpoint import Checkpointer
 from gshard_train.data import to_mesh
 from gshard_train.decode import EOS_ID, BeamSearch, Translations, translate
-from gshard_train.errors import UserError
+from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
 from gshard_train.held_out import Example, TaskSplit, read_splits
 from gshard_train.step import batch_sharding
@@ -67,9 +67,11 @@ def infer(
     """
     # The batch of a decoding has to fit mesh and groups as that of training does.
     prepared = prepare(dataclasses.replace(experiment, batch_size=batch_size), with_feed=False)
-    params, step = _restore(experiment, prepared, checkpoint_step)
-    register(experiment)
-    read = {split: _read(experiment, split) for split in splits}
+    step = _find_step(experiment, checkpoint_step)
+    with reported_as_user_error():
+        register(experiment)
+        read = {split: _read(experiment, split) for split in splits}
+    params = _restore(experiment, prepared, step)
     decode = _decoder(experiment, prepared, params, search)
     output = Path(output_dir) if output_dir else experiment.path("translations")
     for split, tasks in read.items():
@@ -81,20 +83,25 @@ def infer(
     return output
 
 
-def _restore(
-    experiment: Experiment, prepared: Prepared, step: int | None
-) -> tuple[state.Params, int]:
-    """The parameters of a checkpoint and its step."""
+def _find_step(experiment: Experiment, step: int | None) -> int:
+    """The step that was asked for, or the newest that has a checkpoint."""
+    if step is not None:
+        return step
+    with Checkpointer(experiment.model_dir) as checkpointer:
+        newest = checkpointer.latest_step()
+    if newest is None:
+        raise UserError(
+            f"{experiment.model_dir} holds no checkpoint; train first, with the same --gin_file "
+            "and MODEL_DIR"
+        )
+    return newest
+
+
+def _restore(experiment: Experiment, prepared: Prepared, step: int) -> state.Params:
+    """The parameters of a checkpoint; what the optimizer keeps is not read."""
     arguments = (prepared.model, experiment.optimizer, experiment.rules, prepared.mesh)
     with Checkpointer(experiment.model_dir) as checkpointer:
-        step = checkpointer.latest_step() if step is None else step
-        if step is None:
-            raise UserError(
-                f"{experiment.model_dir} holds no checkpoint; train first, with the same "
-                "--gin_file and MODEL_DIR"
-            )
-        restored, _ = checkpointer.restore(step, state.abstract_state(*arguments))
-        return restored.params, step
+        return checkpointer.restore_part(step, "params", state.abstract_state(*arguments).params)
 
 
 def _read(experiment: Experiment, split: str) -> list[TaskSplit]:

@@ -47,7 +47,7 @@ class Reporter:
         """Writes the means over the steps since the last report.
 
         Raises:
-          FloatingPointError: the loss of one of them is not a number.
+          FloatingPointError: loss, gradient or update of one of them is not a number.
         """
         if not self._pending:
             return
@@ -69,9 +69,11 @@ class Reporter:
         self._progress.update(self._step, scalars)
 
     def _check(self, steps: list[dict[str, Any]]) -> None:
+        """The update too: a loss is computed with the parameters from before it."""
         for number, metrics in enumerate(steps, self._step - len(steps) + 1):
-            if not math.isfinite(metrics["total_loss"]):
-                raise FloatingPointError(
-                    f"the loss of step {number} is {metrics['total_loss']}; the newest checkpoint "
-                    "is from before. Lower the learning rate or clip gradients and run again"
-                )
+            for name in ("total_loss", "gradient_norm", "update_norm"):
+                if not math.isfinite(metrics[name]):
+                    raise FloatingPointError(
+                        f"{name} of step {number} is {metrics[name]}; the newest checkpoint is "
+                        "from before. Lower the learning rate or clip gradients and run again"
+                    )

@@ -40,12 +40,13 @@ def train(
     Raises:
       UserError: something cannot work; nothing was written and no parameter was made.
       Interrupted: SIGINT or SIGTERM came; the last whole step has a checkpoint.
-      FloatingPointError: the loss is not a number; the newest checkpoint is from before.
+      FloatingPointError: loss or gradient is not a number; the newest checkpoint is from before.
     """
     periods = {
         "TRAIN_STEPS": train_steps,
         "CHECKPOINT_PERIOD": checkpoint_period,
-        "LOG_PERIOD": log_period,
+        "checkpoints_kept": checkpoints_kept,
+        "log_period": log_period,
     }
     if faults := [f"{name}={n} must be at least 1" for name, n in periods.items() if n < 1]:
         raise UserError(*faults)
@@ -71,13 +72,14 @@ def train(
                 train_state, metrics = run_step(train_state, to_mesh(next(feed), batches))
                 step += 1
                 save = step % checkpoint_period == 0
-                # Reporting comes first: a loss that is not a number leaves no checkpoint behind.
+                # Reporting comes first: a step that gives no numbers leaves no checkpoint behind.
                 reporter.add(step, metrics, now=save or step % log_period == 0)
                 if save:
                     checkpointer.save(step, train_state, feed.get_state())
             reporter.report()
-        checkpointer.save(step, train_state, feed.get_state())
-        checkpointer.wait()
+            # Before the reporter closes, which may wait for TensorBoard's slow start.
+            checkpointer.save(step, train_state, feed.get_state())
+            checkpointer.wait()
     if step < train_steps:
         raise Interrupted(
             f"{stop.name}: stopped at step {step} of {train_steps}, whose checkpoint is in "

@@ -192,6 +192,7 @@ def _moe_layer(config: TransformerConfig, *, rngs: nnx.Rngs) -> MoELayer:
         config.embed,
         config.mlp,
         slots_per_token=config.slots_per_token,
+        eval_slots_per_token=config.eval_slots_per_token,
         second_expert=config.second_expert,
         dispatch=config.dispatch,
         dtype=jnp.dtype(config.dtype),

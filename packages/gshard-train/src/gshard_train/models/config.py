@@ -1,6 +1,7 @@
 """What a GShard Transformer is made of: sizes, experts, regularisation, precision."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 import jax.numpy as jnp
@@ -9,6 +10,8 @@ from jax.typing import DTypeLike
 from gshard_moe.gating import SecondExpert
 from gshard_moe.layer import Dispatch
 
+# As text or as JAX's types: gin files have only the text.
+DTYPES = ("float32", "bfloat16", "float64", jnp.float32, jnp.bfloat16, jnp.float64)
 Remat = Literal["none", "full", "save_dispatch"]
 
 
@@ -33,6 +36,8 @@ class TransformerConfig:
         to the model, not to the machine: routing is the same on any number of devices.
       slots_per_token: slots over all experts for each token of a group; 2.0 is the paper's
         capacity 2S/E.
+      eval_slots_per_token: the same when evaluating and decoding; None drops nothing, which takes
+        S slots in every expert.
       second_expert: "random" dispatches the second expert with probability 2 g2 (the paper),
         "always" or "never".
       dispatch: "einsum" is the paper's Algorithm 2, "gather" moves rows by index.
@@ -54,6 +59,7 @@ class TransformerConfig:
     num_experts: int = 2048
     num_groups: int = 2048
     slots_per_token: float = 2.0
+    eval_slots_per_token: float | None = None
     second_expert: SecondExpert = "random"
     dispatch: Dispatch = "einsum"
     dropout_rate: float = 0.1
@@ -64,20 +70,19 @@ class TransformerConfig:
         if faults := list(self._faults()):
             raise ValueError("TransformerConfig: " + "; ".join(faults))
 
-    def _faults(self):
+    def _faults(self) -> Iterator[str]:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             least = 0 if field.name == "num_experts" else 1
             if field.type in (int, "int") and (not isinstance(value, int) or value < least):
                 yield f"{field.name}={value!r} must be an integer of at least {least}"
-        for name in ("num_encoder_layers", "num_decoder_layers"):
-            if getattr(self, name) % 2:
+            elif field.name.endswith("coder_layers") and value % 2:
                 yield (
-                    f"{name}={getattr(self, name)} must be even: layers come in pairs, one with "
-                    "experts and one dense"
+                    f"{field.name}={value} must be even: layers come in pairs, one with experts "
+                    "and one dense"
                 )
-        if not 0.0 <= self.dropout_rate < 1.0:
-            yield f"dropout_rate={self.dropout_rate} must be in [0, 1)"
+        if not isinstance(self.dropout_rate, float | int) or not 0.0 <= self.dropout_rate < 1.0:
+            yield f"dropout_rate={self.dropout_rate!r} must be a number in [0, 1)"
         for name, kinds in (
             ("remat", Remat),
             ("dispatch", Dispatch),
@@ -85,5 +90,5 @@ class TransformerConfig:
         ):
             if (value := getattr(self, name)) not in (allowed := get_args(kinds)):
                 yield f"{name}={value!r} must be one of {', '.join(allowed)}"
-        if jnp.dtype(self.dtype) not in (jnp.float32, jnp.bfloat16, jnp.float64):
-            yield f"dtype={self.dtype} must be float32, bfloat16 or (for tests) float64"
+        if self.dtype not in DTYPES:
+            yield f"dtype={self.dtype!r} must be float32, bfloat16 or (for tests) float64"
