@@ -160,8 +160,6 @@ def _value_faults(experiment: Experiment) -> Iterator[str]:
         yield "MODEL_DIR is empty; add --gin.MODEL_DIR=\"'/path/to/run'\""
     else:
         yield from _directory_faults(experiment.model_dir)
-    if (count := jax.process_count()) > 1:
-        yield f"{count} processes run this, and version 0.1 runs as one only; start one process"
     for name in FEATURE_NAMES:
         if name not in lengths:
             yield f"TASK_FEATURE_LENGTHS={dict(lengths)} lacks {name!r}; give tokens for it"
@@ -186,7 +184,12 @@ def _directory_faults(model_dir: str) -> Iterator[str]:
 
 
 def _mesh_faults(experiment: Experiment, mesh: Mesh) -> Iterator[str]:
-    """What of batch, groups and experts the mesh does not divide."""
+    """What of batch, groups and experts the mesh does not divide.
+
+    The number of processes is asked for here, since the question starts JAX's backend.
+    """
+    if (count := jax.process_count()) > 1:
+        yield f"{count} processes run this, and version 0.1 runs as one only; start one process"
     model, sizes = experiment.model, dict(mesh.shape)
     if lacking := [axis for axis in ("data", "expert") if axis not in sizes]:
         yield (
