@@ -2,7 +2,6 @@
 
 import contextlib
 
-import jax
 from absl import logging
 
 from gshard_train import config, state
@@ -61,7 +60,10 @@ def train(
         if step >= train_steps:
             logging.info("Step %d of %d is reached: nothing to train.", step, train_steps)
             return step
-        if effective_config and jax.process_index() == 0:
+        if effective_config:
+            logging.info(
+                "The configuration, which %s keeps:\n%s", config.SAVED_NAME, effective_config
+            )
             config.save(effective_config, experiment.model_dir)
         run_step = make_step(
             prepared.model, experiment.optimizer, experiment.loss, experiment.rules, prepared.mesh
