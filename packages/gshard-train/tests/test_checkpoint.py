@@ -1,5 +1,6 @@
 """Saving, going on elsewhere, and what is refused."""
 
+import gc
 import os
 import shutil
 import signal
@@ -255,6 +256,8 @@ def test_damaged_newest_is_reported_and_left_alone(saved, mesh, damage, caplog):
     assert sorted(os.listdir(saved / "checkpoints")) == ["10", "10.damaged", "5"]
 
 
+# orbax drops its other reads of a restore that failed; they end when they are collected, here.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_array_cut_short_is_damage_and_not_a_crash(tmp_path, mesh):
     state = make_state(mesh, mlp=600)
     with Checkpointer(tmp_path) as checkpointer:
@@ -266,6 +269,7 @@ def test_array_cut_short_is_damage_and_not_a_crash(tmp_path, mesh):
             UserError, match=r"checkpoint 10 in .*checkpoints is damaged \(.*\); move"
         ):
             checkpointer.restore(10, abstract(state))
+    gc.collect()
 
 
 def test_half_written_directory_is_ignored_and_later_removed(saved, state):

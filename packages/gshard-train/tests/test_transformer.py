@@ -22,11 +22,11 @@ def run(model, source, inputs, mask, key=None, mesh=None):
     abstract, params = model
 
     @jax.jit
-    def forward(params):
+    def forward(params, source, inputs, mask):
         with rules_scope(DEFAULT_RULES, mesh):
             return abstract.merge(params)(source, inputs, mask, key=key)
 
-    return forward(params)
+    return forward(params, source, inputs, mask)
 
 
 def test_logits_have_one_row_a_target_position(model, one_device):
@@ -59,10 +59,10 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_sequence(model, one
     logits, _ = run(model, SOURCE_BT, INPUTS_BL, MASK_BL, mesh=one_device)
 
     @jax.jit
-    def stepwise(params):
+    def stepwise(params, source):
         with rules_scope(DEFAULT_RULES, one_device):
             module = abstract.merge(params)
-            decoding = module.start_decoding(SOURCE_BT, beams=3, length=5)
+            decoding = module.start_decoding(source, beams=3, length=5)
             live = jnp.ones((8, 3), bool)
             steps = []
             for i in range(5):
@@ -71,7 +71,7 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_sequence(model, one
                 steps.append(step)
             return jnp.stack(steps, axis=1)
 
-    found = stepwise(params)
+    found = stepwise(params, SOURCE_BT)
     for beam in range(3):
         np.testing.assert_allclose(found[:, :, beam][MASK_BL], logits[MASK_BL], atol=1e-5)
 
@@ -97,12 +97,12 @@ def test_rematerialisation_changes_no_gradient(tiny, model, one_device, remat):
 
         @jax.jit
         @jax.grad
-        def run_backward(params):
+        def run_backward(params, source, inputs, mask):
             with rules_scope(DEFAULT_RULES, one_device):
-                logits, _ = again.merge(params)(SOURCE_BT, INPUTS_BL, MASK_BL, key=key)
+                logits, _ = again.merge(params)(source, inputs, mask, key=key)
                 return (logits**2).sum()
 
-        return run_backward(params)
+        return run_backward(params, SOURCE_BT, INPUTS_BL, MASK_BL)
 
     plain = gradient(tiny)
     kept = gradient(dataclasses.replace(tiny, remat=remat))
