@@ -111,7 +111,7 @@ def _steps_for(minutes: float, python: pathlib.Path, model_dir: pathlib.Path) ->
             steps = pace.measure(minutes, pathlib.Path(place), model_dir)
     if steps is None:
         raise environment.Refusal("the trial logged no steps; give --steps instead of --minutes")
-    print(f"\n{minutes:g} minutes are about {steps:,} steps here")
+    print(f"\n{minutes:g} minutes: about {steps:,} steps here")
     return steps
 
 
