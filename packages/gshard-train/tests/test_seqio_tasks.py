@@ -121,6 +121,19 @@ def test_an_unknown_mixture_or_split_is_named_with_what_there_is():
         read_splits("spell", "test", LENGTHS)
 
 
+def test_a_vocabulary_that_is_not_there_is_named(tmp_path):
+    feature = seqio.Feature(seqio.SentencePieceVocabulary(str(tmp_path / "no.model")))
+    seqio.TaskRegistry.add(
+        "no_vocabulary",
+        source=seqio.FunctionDataSource(lambda split, shuffle_files: None, splits=["validation"]),
+        preprocessors=[],
+        output_features={"inputs": feature, "targets": feature},
+    )
+    expected = f"vocabulary: no file '{tmp_path}/no.model' for the inputs of no_vocabulary"
+    with pytest.raises(UserError, match=re.escape(expected)):
+        read_splits("no_vocabulary", "validation", LENGTHS)
+
+
 @pytest.fixture
 def trained(tiny, tmp_path) -> Experiment:
     """A model that has not learnt anything, with a checkpoint."""

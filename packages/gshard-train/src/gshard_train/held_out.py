@@ -38,7 +38,8 @@ def read_splits(
     """The examples of one split of every task of a mixture, in their order.
 
     Raises:
-      UserError: no such mixture or task, tasks without that split, or without source text.
+      UserError: no such mixture or task, tasks without that split, or without source text, or a
+        vocabulary that is not there.
     """
     tasks = find_tasks(mixture_or_task_name)
     if lacking := [task.name for task in tasks if split not in task.splits]:
@@ -47,6 +48,8 @@ def read_splits(
             f"({', '.join(lacking[:3])}{' ...' if len(lacking) > 3 else ''}); "
             f"{tasks[0].name} has {', '.join(tasks[0].splits)}"
         )
+    if missing := _missing_vocabularies(tasks):
+        raise UserError(*(f"vocabulary: no file '{file}' for the {what}" for file, what in missing))
     return [_read(task, split, lengths) for task in tasks]
 
 
@@ -77,6 +80,18 @@ def find_source(mixture_or_task_name: str) -> "seqio.Task | seqio.Mixture":
             "whose import registers it"
         )
     return seqio.get_mixture_or_task(mixture_or_task_name)
+
+
+def _missing_vocabularies(tasks: "list[seqio.Task]") -> list[tuple[str, str]]:
+    """SentencePiece models that are not where the tasks say, and what they are for."""
+    import tensorflow as tf
+
+    files: dict[str, str] = {}
+    for task in tasks:
+        for side, feature in task.output_features.items():
+            if file := getattr(feature.vocabulary, "sentencepiece_model_file", None):
+                files.setdefault(file, f"{side} of {task.name}")
+    return [(file, what) for file, what in files.items() if not tf.io.gfile.exists(file)]
 
 
 def _read(task: "seqio.Task", split: str, lengths: Mapping[str, int]) -> TaskSplit:

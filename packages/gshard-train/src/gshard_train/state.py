@@ -109,7 +109,7 @@ def compiled_init(
     out_shardings = shardings(model, optimizer, rules, mesh)
     # It runs once: on CPU, LLVM's optimizations would take three times as long as they save.
     on_cpu = mesh.devices.flat[0].platform == "cpu"
-    options = {"xla_backend_optimization_level": 0} if on_cpu else None
+    options: dict[str, str | bool] = {"xla_backend_optimization_level": "0"} if on_cpu else {}
     return jax.jit(init, out_shardings=out_shardings).lower().compile(options)
 
 
