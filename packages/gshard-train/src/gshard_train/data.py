@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from gshard_train.errors import UserError
+from gshard_train.held_out import find_source
 
 Batch = dict[str, np.ndarray]
 FEATURES = (
@@ -100,8 +101,6 @@ class SeqioFeed:
         process_index: int,
         process_count: int,
     ):
-        from gshard_train.held_out import find_source
-
         if batch_size % process_count:
             raise UserError(
                 f"BATCH_SIZE={batch_size} cannot be divided among {process_count} processes"

@@ -47,8 +47,8 @@ def report(program: str, error: UserError) -> str:
     return "\n".join(f"{program}: {fault}" for fault in message(error).split("\n") if fault.strip())
 
 
-def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """`"; did you mean X?"` for the nearest candidate, or nothing when none is near."""
+def did_you_mean(name: str, candidates: Iterable[str], *, count: int = 1) -> str:
+    """`"; did you mean X or Y?"` for the nearest candidates, or nothing when none is near."""
     by_lower_case = {candidate.lower(): candidate for candidate in candidates if candidate != name}
-    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower_case[near[0]]}?" if near else ""
+    near = difflib.get_close_matches(name.lower(), by_lower_case, n=count, cutoff=0.6)
+    return f"; did you mean {' or '.join(by_lower_case[n] for n in near)}?" if near else ""

@@ -4,7 +4,6 @@ A gin file fills it in; `prepare` checks all of it at once before any device hol
 """
 
 import dataclasses
-import difflib
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -68,11 +67,10 @@ class Prepared(NamedTuple):
 
     mesh: Mesh
     model: state.Model
-    feed: Feed | None
 
 
-def prepare(experiment: Experiment, *, with_feed: bool) -> Prepared:
-    """The mesh, the abstract model and, for training, the feed of an experiment.
+def prepare(experiment: Experiment) -> Prepared:
+    """The mesh and the abstract model of an experiment.
 
     Raises:
       UserError: with everything that was found wrong.
@@ -87,7 +85,30 @@ def prepare(experiment: Experiment, *, with_feed: bool) -> Prepared:
         _attempt(faults, lambda: state.shardings(*arguments))
     if faults or mesh is None or model is None:
         raise UserError(*faults)
-    return Prepared(mesh, model, _checked_feed(experiment) if with_feed else None)
+    return Prepared(mesh, model)
+
+
+def open_feed(experiment: Experiment) -> Feed:
+    """The training feed, whose vocabularies fit the model.
+
+    Raises:
+      UserError: it cannot be made, or a vocabulary is larger than the model's table.
+    """
+    with reported_as_user_error():
+        if getattr(experiment.make_feed, "reads_seqio", False):
+            register(experiment)
+        feed = experiment.make_feed(
+            mixture_or_task_name=experiment.mixture_or_task_name,
+            task_feature_lengths=experiment.task_feature_lengths,
+            batch_size=experiment.batch_size,
+            seed=experiment.seed,
+            process_index=jax.process_index(),
+            process_count=jax.process_count(),
+        )
+    if faults := list(vocabulary_faults(experiment, feed.vocabulary_sizes)):
+        feed.close()
+        raise UserError(*faults)
+    return feed
 
 
 def register(experiment: Experiment) -> None:
@@ -121,37 +142,12 @@ def vocabulary_faults(experiment: Experiment, sizes: Mapping[str, int]) -> Itera
             )
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """Up to three known names that resemble `name`, as the end of a sentence."""
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(near)}?" if near else "."
-
-
 def _attempt(faults: list[str], make: Callable):
     try:
         return make()
     except (ValueError, RuntimeError, OSError) as error:
         faults.append(message(error))
         return None
-
-
-def _checked_feed(experiment: Experiment) -> Feed:
-    """The training feed, whose vocabularies fit the model."""
-    with reported_as_user_error():
-        if getattr(experiment.make_feed, "reads_seqio", False):
-            register(experiment)
-        feed = experiment.make_feed(
-            mixture_or_task_name=experiment.mixture_or_task_name,
-            task_feature_lengths=experiment.task_feature_lengths,
-            batch_size=experiment.batch_size,
-            seed=experiment.seed,
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-        )
-    if faults := list(vocabulary_faults(experiment, feed.vocabulary_sizes)):
-        feed.close()
-        raise UserError(*faults)
-    return feed
 
 
 def _value_faults(experiment: Experiment) -> Iterator[str]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gshard_train.errors import UserError
-from gshard_train.experiment import nearest
+from gshard_train.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     import seqio
@@ -74,10 +73,10 @@ def find_source(mixture_or_task_name: str) -> "seqio.Task | seqio.Mixture":
 
     known = [*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()]
     if mixture_or_task_name not in known:
+        near = did_you_mean(mixture_or_task_name, known, count=3) or "."
         raise UserError(
-            f"MIXTURE_OR_TASK_NAME={mixture_or_task_name!r} is not registered with seqio"
-            f"{nearest(mixture_or_task_name, known)} MIXTURE_OR_TASK_MODULE names the module "
-            "whose import registers it"
+            f"MIXTURE_OR_TASK_NAME={mixture_or_task_name!r} is not registered with seqio{near} "
+            "MIXTURE_OR_TASK_MODULE names the module whose import registers it"
         )
     return seqio.get_mixture_or_task(mixture_or_task_name)
 

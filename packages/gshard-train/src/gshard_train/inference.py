@@ -66,7 +66,7 @@ def infer(
       UserError: something cannot work; nothing was written.
     """
     # The batch of a decoding has to fit mesh and groups as that of training does.
-    prepared = prepare(dataclasses.replace(experiment, batch_size=batch_size), with_feed=False)
+    prepared = prepare(dataclasses.replace(experiment, batch_size=batch_size))
     step = _find_step(experiment, checkpoint_step)
     with reported_as_user_error():
         register(experiment)

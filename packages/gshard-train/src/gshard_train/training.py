@@ -8,7 +8,7 @@ from gshard_train import config, state
 from gshard_train.checkpoint import Checkpointer
 from gshard_train.data import Feed, to_mesh
 from gshard_train.errors import UserError
-from gshard_train.experiment import Experiment, Prepared, prepare
+from gshard_train.experiment import Experiment, Prepared, open_feed, prepare
 from gshard_train.interruption import Interrupted, StopRequest
 from gshard_train.reporting import Reporter
 from gshard_train.step import batch_sharding, make_step
@@ -49,9 +49,9 @@ def train(
     }
     if faults := [f"{name}={n} must be at least 1" for name, n in periods.items() if n < 1]:
         raise UserError(*faults)
-    prepared = prepare(experiment, with_feed=True)
+    prepared = prepare(experiment)
     with (
-        contextlib.closing(_feed(prepared)) as feed,
+        contextlib.closing(open_feed(experiment)) as feed,
         Checkpointer(experiment.model_dir, keep=checkpoints_kept) as checkpointer,
         StopRequest() as stop,
     ):
@@ -88,12 +88,6 @@ def train(
             f"{experiment.path('checkpoints')}; run the same command again to go on"
         )
     return step
-
-
-def _feed(prepared: Prepared) -> Feed:
-    if prepared.feed is None:
-        raise ValueError("train: the experiment was prepared without its training feed")
-    return prepared.feed
 
 
 def _start(
