@@ -6,9 +6,9 @@ from gshard_annotate.annotate import annotate as annotate
 from gshard_annotate.annotate import mesh_split as mesh_split
 from gshard_annotate.annotate import replicate as replicate
 from gshard_annotate.annotate import split as split
-from gshard_annotate.inspector import Collective as Collective
-from gshard_annotate.inspector import collectives as collectives
-from gshard_annotate.inspector import expect_collectives as expect_collectives
+from gshard_annotate.inspector.collectives import Collective as Collective
+from gshard_annotate.inspector.collectives import collectives as collectives
+from gshard_annotate.inspector.collectives import expect_collectives as expect_collectives
 from gshard_annotate.mesh import make_mesh as make_mesh
 from gshard_annotate.rules import DEFAULT_RULES as DEFAULT_RULES
 from gshard_annotate.rules import Rules as Rules

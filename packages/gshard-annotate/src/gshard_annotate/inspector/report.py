@@ -1,0 +1,156 @@
+"""The report of `inspect`: what was asked, what was compiled, what it moves, holds and costs.
+
+Bytes, FLOPs and seconds are those of one device and one call of the function. Loop bodies count as
+often as they run.
+"""
+
+import dataclasses
+
+from gshard_annotate.inspector.collectives import Collective
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A line of the user's program, as `layers.py:88 in apply`."""
+
+    file: str
+    line: int
+    function: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """One argument, result or annotated value of the program.
+
+    Attributes:
+      role: `argument`, `result` or `annotation`.
+      name: Its path among the arguments or results (`params['wi']`), or the annotation's label
+        (`annotate[batch,-,embed]`).
+      shape: Its logical type and shape, as `f32[8,64]`.
+      asked: The sharding that was asked for, as `P('data', None)`; None when it was left open.
+      compiled: The sharding that it has in the compiled program; None when it is not in there.
+      bytes: Size of the whole value.
+      bytes_per_device: Size of what one device holds of it.
+      times: How often the program makes it: 1, or the trips of the loops around it.
+      source: Where it was annotated.
+      note: What is wrong when the compiler did otherwise than asked; empty when it did as asked.
+    """
+
+    role: str
+    name: str
+    shape: str
+    asked: str | None
+    compiled: str | None
+    bytes: int
+    bytes_per_device: int
+    times: int = 1
+    source: Source | None = None
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange:
+    """A collective of the program, with what caused it.
+
+    Attributes:
+      collective: The instruction: kind, shape and bytes on one device, computation, op_name.
+      mesh_axes: The mesh axes whose devices take part, as `('data', 'expert')`; empty when the
+        groups are not those of mesh axes.
+      group_size: How many devices exchange with each other.
+      times: How often it runs: 1, or the trips of the loops around it.
+      seconds: Estimate for all runs, from the bytes that cross a link; None without a chip.
+      share: Its part of the estimated step, 0 to 1; None without a chip.
+      source: The line of the user's program that it came from.
+      cause: The annotation that caused it, as `annotate[expert,-,mlp] at layers.py:40`, or
+        "" when none could be found.
+      surprise: A sentence when nobody asked for it (`all-gather of 64 MiB at layers.py:88: wi is
+        split on 'expert' but used replicated`), else "".
+    """
+
+    collective: Collective
+    mesh_axes: tuple[str, ...]
+    group_size: int
+    times: int
+    seconds: float | None
+    share: float | None
+    source: Source | None
+    cause: str
+    surprise: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Bytes on one device.
+
+    Attributes:
+      arguments: What the arguments take.
+      results: What the results take, donated arguments included.
+      temporaries: What the program takes while it runs.
+      aliased: The part of the results that lies in donated arguments.
+      peak: The most at one time: arguments, results and temporaries, less what is aliased.
+      limit: What the chip has; None without a chip.
+    """
+
+    arguments: int
+    results: int
+    temporaries: int
+    aliased: int
+    peak: int
+    limit: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Work of one device in one call, and the roofline estimate of its time.
+
+    Attributes:
+      flops: Floating-point operations of matrix products and convolutions.
+      bytes_accessed: Bytes that fused operations read and write in main memory.
+      compute_seconds: Time of `flops` at the chip's peak; None without a chip, as are the next.
+      memory_seconds: Time of `bytes_accessed` at the chip's memory bandwidth.
+      collective_seconds: Time of all exchanges, one after the other.
+      step_seconds: For each operation the longer of compute and memory, summed, and the
+        exchanges. A floor: nothing overlaps with the exchanges, nothing waits.
+    """
+
+    flops: float
+    bytes_accessed: float
+    compute_seconds: float | None = None
+    memory_seconds: float | None = None
+    collective_seconds: float | None = None
+    step_seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What `inspect` found out about one compiled function.
+
+    Attributes:
+      title: The function's name.
+      platform: `cpu`, `tpu` or `gpu`.
+      chip: The chip of the estimate, as `TPU v3 core`; None when none was named or known.
+      mesh: Size of each mesh axis by name.
+      values: Arguments, results and annotated values, in the program's order.
+      exchanges: Every collective, those with a surprise first, then by bytes moved.
+      memory: Bytes on one device.
+      cost: Work and estimated time of one device.
+      compile_seconds: How long the compiler took.
+    """
+
+    title: str
+    platform: str
+    chip: str | None
+    mesh: dict[str, int]
+    values: tuple[Value, ...]
+    exchanges: tuple[Exchange, ...]
+    memory: Memory
+    cost: Cost
+    compile_seconds: float
+
+    @property
+    def surprises(self) -> list[str]:
+        """What nobody asked for, worst first: exchanges, then values that were not split as asked."""
+        found = [one.surprise for one in self.exchanges if one.surprise]
+        return found + [
+            f"{value.name} {value.shape}: {value.note}" for value in self.values if value.note
+        ]
