@@ -149,7 +149,7 @@ class Report:
 
     @property
     def surprises(self) -> list[str]:
-        """What nobody asked for, worst first: exchanges, then values that were not split as asked."""
+        """What nobody asked for: exchanges, worst first, then values not split as asked."""
         found = [one.surprise for one in self.exchanges if one.surprise]
         return found + [
             f"{value.name} {value.shape}: {value.note}" for value in self.values if value.note
