@@ -5,6 +5,7 @@ often as they run.
 """
 
 import dataclasses
+from pathlib import Path
 
 from gshard_annotate.inspector.collectives import Collective
 
@@ -154,3 +155,47 @@ class Report:
         return found + [
             f"{value.name} {value.shape}: {value.note}" for value in self.values if value.note
         ]
+
+    def text(self) -> str:
+        """The report in lines to read: surprises, collectives, values, memory and work."""
+        from gshard_annotate.inspector.text import report_text
+
+        return report_text(self)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def json(self) -> str:
+        """The whole report as JSON, which `from_json` reads."""
+        from gshard_annotate.inspector.json_form import report_json
+
+        return report_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Report":
+        """The report that `json` wrote.
+
+        Raises:
+          ValueError: Not a report, one of another version, or one with wrong parts.
+        """
+        from gshard_annotate.inspector.json_form import report_from_json
+
+        return report_from_json(text)
+
+    def html(self) -> str:
+        """The report as one page that needs nothing beside itself."""
+        from gshard_annotate.inspector.report_page import page
+
+        return page(self)
+
+    def write_json(self, path: str | Path) -> Path:
+        """Writes `json()`, whole or not at all."""
+        from gshard_annotate.inspector.json_form import write_beside
+
+        return write_beside(path, self.json())
+
+    def write_html(self, path: str | Path) -> Path:
+        """Writes `html()`, whole or not at all."""
+        from gshard_annotate.inspector.json_form import write_beside
+
+        return write_beside(path, self.html())
