@@ -8,15 +8,7 @@ import dataclasses
 from pathlib import Path
 
 from gshard_annotate.inspector.collectives import Collective
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A line of the user's program, as `layers.py:88 in apply`."""
-
-    file: str
-    line: int
-    function: str = ""
+from gshard_annotate.inspector.hlo import Source as Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +128,8 @@ class Report:
       memory: Bytes on one device.
       cost: Work and estimated time of one device.
       compile_seconds: How long the compiler took.
+      notes: What the reader should know about the figures: loops whose trips nobody can tell,
+        values that could not be seen.
     """
 
     title: str
@@ -147,6 +141,7 @@ class Report:
     memory: Memory
     cost: Cost
     compile_seconds: float
+    notes: tuple[str, ...] = ()
 
     @property
     def surprises(self) -> list[str]:
