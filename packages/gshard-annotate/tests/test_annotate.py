@@ -108,7 +108,7 @@ def test_mesh_and_rules_from_around(mesh, where):
 
 
 def test_argument_before_scope(mesh):
-    other = make_mesh({"expert": 8})
+    other = make_mesh({"data": 1, "expert": 8})
     with rules_scope(DEFAULT_RULES, other):
         assert_split(split(jnp.asarray(X), 0, "data", mesh=mesh), mesh, PartitionSpec("data"))
 

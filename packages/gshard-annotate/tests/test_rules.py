@@ -15,9 +15,9 @@ from gshard_annotate import (
     tree_shardings,
     tree_specs,
 )
-from gshard_annotate.rules import current_scope
+from gshard_annotate.scope import current_scope
 
-RULES = Rules((("batch", ("data", "expert")), ("batch", None), ("mlp", "model"), ("embed", None)))
+RULES = Rules((("batch", ("data", "expert")), ("mlp", "model"), ("embed", None)))
 
 
 def shape(*sizes):

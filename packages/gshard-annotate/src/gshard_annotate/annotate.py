@@ -8,29 +8,36 @@ The mesh is the argument, else that of the innermost `rules_scope`, else that of
 Without any, one device needs no annotation and nothing happens; with several it is an error.
 """
 
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 import jax
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from gshard_annotate.checks import (
     MeshAxes,
+    axes_tuple,
     describe,
     describe_mesh,
     did_you_mean,
     mesh_sizes,
-    raise_faults,
-    spec_faults,
+    report_faults,
 )
-from gshard_annotate.rules import DEFAULT_RULES, Rules, current_scope, names_faults
-
-AnyMesh = Mesh | AbstractMesh
+from gshard_annotate.placement import AnyMesh, find_mesh, need_array, place
+from gshard_annotate.rules import DEFAULT_RULES, Names, Rules
+from gshard_annotate.scope import current_scope
 
 
 def replicate(x: jax.Array, *, mesh: AnyMesh | None = None) -> jax.Array:
-    """`x` with a full copy on every device."""
-    mesh = _find_mesh("replicate", mesh)
-    return x if mesh is None else _constrain(x, [None] * x.ndim, mesh)
+    """`x` with a full copy on every device; a partial sum is summed up (all-reduce).
+
+    Raises:
+      TypeError: `x` is no array.
+      ValueError: Several devices and no mesh.
+    """
+    need_array("replicate", x)
+    mesh = find_mesh("replicate", mesh)
+    return x if mesh is None else place("replicate", "replicate[]", x, (None,) * x.ndim, mesh)
 
 
 def split(
@@ -43,6 +50,8 @@ def split(
 ) -> jax.Array:
     """`x` with dimension `dim` split over a mesh axis and the others whole.
 
+    A partial sum is summed up on the way, each device getting its part (reduce-scatter).
+
     Args:
       x: The array.
       dim: The dimension; negative ones count from the end.
@@ -52,29 +61,33 @@ def split(
       mesh: The mesh, when it is not that of the scope.
 
     Raises:
+      TypeError: `x` is no array.
       ValueError: No such dimension or axis, several axes of that size, or the size of the
         dimension is no multiple of the parts.
     """
+    need_array("split", x)
     if (mesh_axis is None) == (num_partitions is None):
         raise ValueError(
             f"split: mesh_axis is {mesh_axis!r} and num_partitions is {num_partitions}; "
             "give one of them"
         )
-    mesh = _find_mesh("split", mesh)
+    mesh = find_mesh("split", mesh)
+    if faults := _dim_faults(x, [dim]):
+        report_faults("split", faults)
+        return x
     if mesh is None:
-        raise_faults("split", _dim_faults(x, [dim]))
         return x
     if mesh_axis is None:
         mesh_axis = _axis_of_size(x, dim, num_partitions, mesh)
-    return _mesh_split("split", x, [dim], [mesh_axis], mesh)
+    return _split("split", x, [dim], [mesh_axis], mesh)
 
 
 def mesh_split(
     x: jax.Array,
     dims: Sequence[int | str],
-    mesh_axes: Sequence[MeshAxes],
+    mesh_axes: Sequence[MeshAxes] | None = None,
     *,
-    names: Sequence[str] | None = None,
+    names: Names | None = None,
     mesh: AnyMesh | None = None,
 ) -> jax.Array:
     """`x` with `dims[i]` split over `mesh_axes[i]` and the other dimensions whole.
@@ -82,16 +95,28 @@ def mesh_split(
     Args:
       x: The array.
       dims: Dimensions by position, or by name when `names` is given.
-      mesh_axes: For each of them a mesh axis, several (major to minor), or None.
+      mesh_axes: For each of them a mesh axis, several (major to minor), or None. Left out, the
+        rules of the scope say it for dimensions that are given by name.
       names: The names of all dimensions of `x`.
       mesh: The mesh, when it is not that of the scope.
 
     Raises:
+      TypeError: `x` is no array.
       ValueError: Everything that is wrong with the arguments, at once.
     """
-    positions = _positions(x, dims, mesh_axes, names)
-    mesh = _find_mesh("mesh_split", mesh)
-    return x if mesh is None else _mesh_split("mesh_split", x, positions, mesh_axes, mesh)
+    need_array("mesh_split", x)
+    mesh = find_mesh("mesh_split", mesh)
+    faults = _mesh_split_faults(x, dims, mesh_axes, names)
+    if mesh is not None and mesh_axes is None and not faults:
+        faults, mesh_axes = _axes_of_names(dims, mesh)
+    if faults:
+        report_faults("mesh_split", faults)
+        return x
+    if names and (scope := current_scope()) and (faults := scope.size_faults(names, x.shape)):
+        report_faults("mesh_split", faults)
+    known = list(names or ())
+    positions = [known.index(dim) if isinstance(dim, str) else dim for dim in dims]
+    return x if mesh is None else _split("mesh_split", x, positions, mesh_axes or (), mesh)
 
 
 def annotate(
@@ -109,67 +134,59 @@ def annotate(
       mesh: The mesh, when it is not that of the scope.
 
     Raises:
-      ValueError: Everything that is wrong with the names and sizes, at once.
+      TypeError: `x` is no array.
+      ValueError: Everything that is wrong with the names and sizes, at once; in a `rules_scope`
+        also a name that had another size before.
     """
+    need_array("annotate", x)
     scope = current_scope()
     rules = rules or (scope.rules if scope else DEFAULT_RULES)
-    mesh = _find_mesh("annotate", mesh)
-    # Without a mesh (one device) there is nothing to split over, but a wrong name is still wrong.
-    what = f"x {describe(x)}"
-    if mesh is None:
-        unsplit = Rules(tuple((name, None) for name, _ in rules.pairs))
-        raise_faults("annotate", names_faults(what, x.shape, names, unsplit, _NO_AXES)[0])
+    mesh = find_mesh("annotate", mesh)
+    if faults := names_faults(x.shape, x.dtype, names, rules):
+        report_faults("annotate", faults)
         return x
-    faults, axes = names_faults(what, x.shape, names, rules, mesh)
-    raise_faults("annotate", faults)
-    return _constrain(x, axes, mesh)
+    if scope and (faults := scope.size_faults(names, x.shape)):
+        report_faults("annotate", faults)
+    if mesh is None:
+        return x
+    label, axes = _meaning(names, rules, mesh)
+    return place("annotate", label, x, axes, mesh)
 
 
-_NO_AXES = AbstractMesh((), ())
+@functools.lru_cache(maxsize=8192)
+def names_faults(
+    shape: tuple[int, ...], dtype: Any, names: tuple[str | None, ...], rules: Rules
+) -> tuple[str, ...]:
+    """What is wrong with naming the dimensions of `x`, an array of this type, so."""
+    what = f"x {describe(jax.ShapeDtypeStruct(shape, dtype))}"
+    return tuple(rules.names_faults(what, shape, names))
 
 
-def _find_mesh(who: str, mesh: AnyMesh | None) -> AnyMesh | None:
-    """The mesh to use; None when there is none and one device does not need any."""
-    if mesh is not None:
-        return mesh
-    if scope := current_scope():
-        return scope.mesh
-    if not (ambient := jax.sharding.get_abstract_mesh()).empty:
-        return _with_devices(ambient)
-    if jax.device_count() == 1:
-        return None
-    raise ValueError(
-        f"{who}: no mesh, and {jax.device_count()} devices; "
-        "pass mesh=, or enter `rules_scope(rules, mesh)` or `jax.set_mesh(mesh)`"
-    )
+@functools.lru_cache(maxsize=8192)
+def _meaning(
+    names: tuple[str | None, ...], rules: Rules, mesh: AnyMesh
+) -> tuple[str, tuple[MeshAxes, ...]]:
+    label = f"annotate[{','.join(name or '-' for name in names)}]"
+    return label, tuple(rules.mesh_axes(name, mesh) for name in names)
 
 
-def _with_devices(ambient: AbstractMesh) -> AnyMesh:
-    """The mesh of `jax.set_mesh`; inside jit JAX gives out its abstract form only."""
-    try:
-        return jax.sharding.get_mesh()
-    except ValueError:
-        return ambient
-
-
-def _constrain(x: jax.Array, axes: Sequence[MeshAxes], mesh: AnyMesh) -> jax.Array:
-    spec = PartitionSpec(*axes)
-    if AxisType.Explicit in mesh.axis_types:
-        return jax.sharding.reshard(x, NamedSharding(mesh, spec))
-    if isinstance(mesh, AbstractMesh):  # jax.set_mesh's: JAX finds the devices itself
-        return jax.lax.with_sharding_constraint(x, spec)
-    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec))
-
-
-def _mesh_split(
+def _split(
     who: str, x: jax.Array, dims: Sequence[int], mesh_axes: Sequence[MeshAxes], mesh: AnyMesh
 ) -> jax.Array:
-    raise_faults(who, _dim_faults(x, dims))
-    axes: list[MeshAxes] = [None] * x.ndim
-    for dim, axis in zip(dims, mesh_axes, strict=True):
-        axes[dim] = axis
-    raise_faults(who, spec_faults(f"x {describe(x)}", x.shape, axes, mesh_sizes(mesh)))
-    return _constrain(x, axes, mesh)
+    over = tuple(tuple(each) if isinstance(each, list) else each for each in mesh_axes)
+    label, axes = _split_meaning(who, x.ndim, tuple(dims), over)
+    return place(who, label, x, axes, mesh)
+
+
+@functools.lru_cache(maxsize=8192)
+def _split_meaning(
+    who: str, ndim: int, dims: tuple[int, ...], mesh_axes: tuple[MeshAxes, ...]
+) -> tuple[str, tuple[MeshAxes, ...]]:
+    axes: list[MeshAxes] = [None] * ndim
+    for dim, each in zip(dims, mesh_axes, strict=True):
+        axes[dim] = each
+    marks = [f"{dim}:{'+'.join(axes_tuple(each))}" for dim, each in enumerate(axes) if each]
+    return f"{who}[{','.join(marks)}]", tuple(axes)
 
 
 def _dim_faults(x: jax.Array, dims: Sequence[int]) -> list[str]:
@@ -195,14 +212,14 @@ def _axis_of_size(x: jax.Array, dim: int, num_partitions: int | None, mesh: AnyM
     return found[0]
 
 
-def _positions(
+def _mesh_split_faults(
     x: jax.Array,
     dims: Sequence[int | str],
-    mesh_axes: Sequence[MeshAxes],
-    names: Sequence[str] | None,
-) -> list[int]:
+    mesh_axes: Sequence[MeshAxes] | None,
+    names: Names | None,
+) -> list[str]:
     faults = []
-    if len(dims) != len(mesh_axes):
+    if mesh_axes is not None and len(dims) != len(mesh_axes):
         faults.append(
             f"{len(dims)} dims {list(dims)} but {len(mesh_axes)} mesh_axes {list(mesh_axes)}; "
             "give one entry of mesh_axes per dim"
@@ -214,7 +231,17 @@ def _positions(
         if isinstance(dim, str) and dim not in known:
             where = f"names are {tuple(known)}" if known else "no names are given; pass names="
             faults.append(f"no dimension is called '{dim}': {where}{did_you_mean(dim, known)}")
-    raise_faults("mesh_split", faults)
-    positions = [known.index(dim) if isinstance(dim, str) else dim for dim in dims]
-    raise_faults("mesh_split", _dim_faults(x, positions))
-    return positions
+        elif not isinstance(dim, str) and mesh_axes is None:
+            faults.append(f"dimension {dim} is given by position; give its mesh_axes, or its name")
+    if faults:
+        return faults
+    return _dim_faults(x, [known.index(d) if isinstance(d, str) else d for d in dims])
+
+
+def _axes_of_names(dims: Sequence[int | str], mesh: AnyMesh) -> tuple[list[str], list[MeshAxes]]:
+    """The mesh axes that the rules of the scope give to these names."""
+    if (scope := current_scope()) is None:
+        return ["no mesh_axes; give them, or enter `rules_scope(rules, mesh)`"], []
+    if faults := scope.rules.unknown_names("dims", [str(dim) for dim in dims]):
+        return faults, []
+    return [], [scope.rules.mesh_axes(str(dim), mesh) for dim in dims]

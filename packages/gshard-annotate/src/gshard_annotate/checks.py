@@ -1,19 +1,54 @@
 """What can be known before tracing: rank, unknown mesh axes, axes used twice, divisibility.
 
-A check returns its findings as sentences; `raise_faults` turns all of them into one ValueError.
+A check returns its findings as sentences; `report_faults` turns all of them into one ValueError, or
+into one warning under `checks("warn")`.
 """
 
+import contextlib
+import contextvars
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import jax
+
+from gshard_annotate.source import stack_level
 
 # What one dimension of an array is split over: no mesh axis, one, or several (major to minor).
 MeshAxes = str | tuple[str, ...] | None
 
+Mode = Literal["strict", "warn"]
+
+_MODE: contextvars.ContextVar[Mode] = contextvars.ContextVar("mode", default="strict")
+
 _SHORT_DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+class AnnotationWarning(UserWarning):
+    """A fault of an annotation that `checks("warn")` let pass."""
+
+
+@contextlib.contextmanager
+def checks(mode: Mode) -> Iterator[None]:
+    """Makes faults warnings inside the `with` block ("warn"), or errors again ("strict").
+
+    Of a faulty annotation what is right still counts: a dimension that cannot be split as asked
+    stays whole, an annotation of the wrong rank does nothing. As with `rules_scope`, open it inside
+    the function that is jitted.
+
+    Raises:
+      ValueError: Another mode.
+    """
+    if mode not in get_args(Mode):
+        allowed = " or ".join(map(repr, get_args(Mode)))
+        raise ValueError(f"checks: mode is {mode!r}; give {allowed}")
+    token = _MODE.set(mode)
+    try:
+        yield
+    finally:
+        _MODE.reset(token)
 
 
 def axes_tuple(axes: MeshAxes) -> tuple[str, ...]:
@@ -49,10 +84,23 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
 
 def raise_faults(who: str, faults: Sequence[str]) -> None:
     """Raises one ValueError with all faults, or does nothing when there are none."""
-    if len(faults) == 1:
-        raise ValueError(f"{who}: {faults[0]}")
     if faults:
-        raise ValueError(f"{who}: {len(faults)} faults:\n  " + "\n  ".join(faults))
+        raise ValueError(_in_one(who, faults))
+
+
+def report_faults(who: str, faults: Sequence[str]) -> None:
+    """As `raise_faults`; under `checks("warn")` one warning instead."""
+    if not faults:
+        return
+    if _MODE.get() == "strict":
+        raise_faults(who, faults)
+    warnings.warn(_in_one(who, faults), AnnotationWarning, stacklevel=stack_level())
+
+
+def _in_one(who: str, faults: Sequence[str]) -> str:
+    if len(faults) == 1:
+        return f"{who}: {faults[0]}"
+    return f"{who}: {len(faults)} faults:\n  " + "\n  ".join(faults)
 
 
 def spec_faults(
@@ -66,28 +114,49 @@ def spec_faults(
       spec: The mesh axes of each dimension; no longer than the shape.
       sizes: Size of each mesh axis.
     """
-    faults, used = [], {}
+    return _faults_and_usable(what, shape, spec, sizes)[0]
+
+
+def usable_axes(
+    shape: Sequence[int], spec: Sequence[MeshAxes], sizes: Mapping[str, int]
+) -> list[MeshAxes]:
+    """`spec` without what is wrong with it: a dimension that has a fault stays whole."""
+    return _faults_and_usable("", shape, spec, sizes)[1]
+
+
+def _faults_and_usable(
+    what: str, shape: Sequence[int], spec: Sequence[MeshAxes], sizes: Mapping[str, int]
+) -> tuple[list[str], list[MeshAxes]]:
+    faults, usable, used = [], [], {}
     for dim, axes in enumerate(spec):
+        before = len(faults)
         known = True
         for axis in axes_tuple(axes):
             if axis not in sizes:
                 known = False
                 faults.append(_unknown_axis(what, dim, axis, sizes))
             elif axis in used:
-                faults.append(
-                    f"mesh axis '{axis}' splits dimensions {used[axis]} and {dim} of {what}; "
-                    "a mesh axis can split one dimension only, replicate the other"
-                )
+                faults.append(_used_twice(what, axis, used[axis], dim))
             used.setdefault(axis, dim)
         if known and (parts := axes_size(axes, sizes)) and shape[dim] % parts:
             faults.append(_indivisible(what, dim, shape[dim], axes, parts))
-    return faults
+        usable.append(axes if len(faults) == before else None)
+    return faults, usable
 
 
 def _unknown_axis(what: str, dim: int, axis: str, sizes: Mapping[str, int]) -> str:
     return (
         f"dimension {dim} of {what} cannot be split over mesh axis '{axis}': "
         f"the mesh has {describe_mesh(sizes)}{did_you_mean(axis, sizes)}"
+    )
+
+
+def _used_twice(what: str, axis: str, first: int, second: int) -> str:
+    if first == second:
+        return f"mesh axis '{axis}' stands twice for dimension {first} of {what}; name it once"
+    return (
+        f"mesh axis '{axis}' splits dimensions {first} and {second} of {what}; "
+        "a mesh axis can split one dimension only, replicate the other"
     )
 
 
@@ -102,7 +171,8 @@ def _indivisible(what: str, dim: int, size: int, axes: MeshAxes, parts: int) -> 
 
 
 def _divisors(size: int) -> list[int]:
-    return [n for n in range(1, size + 1) if size % n == 0]
+    small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
+    return small + [size // n for n in reversed(small) if n * n < size]
 
 
 def _one_of(numbers: Sequence[int]) -> str:

@@ -1,21 +1,19 @@
-"""Logical axis names to mesh axes: first match wins, and every fault of a tree in one error."""
+"""Logical axis names to mesh axes."""
 
-import contextlib
-import contextvars
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Collection, Sequence
 
-import jax
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from gshard_annotate.checks import (
     MeshAxes,
     axes_tuple,
-    describe,
+    describe_mesh,
     did_you_mean,
     mesh_sizes,
     raise_faults,
+    report_faults,
     spec_faults,
 )
 
@@ -27,13 +25,29 @@ class Rules:
     """Which mesh axes split a dimension of a given logical name.
 
     Attributes:
-      pairs: (logical name, mesh axis, tuple of mesh axes, or None for not split); the first
-        pair of a name counts.
+      pairs: (logical name, mesh axis, tuple of mesh axes, or None for not split), one per name.
       optional_axes: Mesh axes that a mesh may lack; a dimension is then not split over them.
+      varying: Logical names that may have several sizes within one `rules_scope`.
+
+    Raises:
+      ValueError: A name with two pairs: the second would never count. `replace` changes rules.
     """
 
     pairs: tuple[tuple[str, MeshAxes], ...]
     optional_axes: tuple[str, ...] = ("model",)
+    varying: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        pairs = tuple((name, _hashable(axes)) for name, axes in self.pairs)
+        object.__setattr__(self, "pairs", pairs)
+        object.__setattr__(self, "optional_axes", tuple(self.optional_axes))
+        object.__setattr__(self, "varying", tuple(self.varying))
+        report_faults("Rules", _shadowed(pairs) + self.unknown_names("varying", self.varying))
+
+    def replace(self, **mesh_axes: MeshAxes) -> "Rules":
+        """These rules with other mesh axes for the names given, and with names that are new."""
+        kept = tuple((name, axes) for name, axes in self.pairs if name not in mesh_axes)
+        return dataclasses.replace(self, pairs=(*mesh_axes.items(), *kept))
 
     def mesh_axes(self, name: str | None, mesh: Mesh | AbstractMesh) -> MeshAxes:
         """The mesh axes that split a dimension called `name`; None when nothing does.
@@ -43,10 +57,8 @@ class Rules:
         """
         if name is None:
             return None
-        found = [axes_tuple(axes) for key, axes in self.pairs if key == name]
-        if not found:
-            raise KeyError(name)
-        kept = tuple(a for a in found[0] if a in mesh.shape or a not in self.optional_axes)
+        asked = axes_tuple(self._by_name[name])
+        kept = tuple(a for a in asked if a in mesh.shape or a not in self.optional_axes)
         return kept[0] if len(kept) == 1 else kept or None
 
     def spec(self, names: Names, *, mesh: Mesh | AbstractMesh) -> PartitionSpec:
@@ -61,15 +73,56 @@ class Rules:
         raise_faults("Rules.spec", faults or spec_faults(what, [0] * len(axes), axes, mesh.shape))
         return PartitionSpec(*axes)
 
-    def unknown_names(self, what: str, names: Names) -> list[str]:
+    def unknown_names(self, what: str, names: Collection[str | None]) -> list[str]:
         """One sentence for each logical name that has no rule."""
-        known = list(dict.fromkeys(key for key, _ in self.pairs))
         return [
-            f"{what}: no rule for logical name '{name}'{did_you_mean(name, known)} "
-            f"(rules: {', '.join(known) or 'none'})"
+            f"{what}: no rule for logical name '{name}'{did_you_mean(name, self._by_name)} "
+            f"(rules: {', '.join(self._by_name) or 'none'})"
             for name in names
-            if name is not None and name not in known
+            if name is not None and name not in self._by_name
         ]
+
+    def names_faults(self, what: str, shape: Sequence[int], names: Names) -> list[str]:
+        """What is wrong with these names for the dimensions of an array of this shape."""
+        if len(names) == len(shape):
+            return self.unknown_names(what, names)
+        count = f"{len(shape)} dimension{'s' if len(shape) != 1 else ''}"
+        given = f"{len(names)} name{'s' if len(names) != 1 else ''} {tuple(names)}"
+        return [f"{what} has {count} but {given}; give one per dimension (None: not split)"]
+
+    def faults(self, mesh: Mesh | AbstractMesh, varying: Collection[str] = ()) -> list[str]:
+        """One sentence for each rule that names a mesh axis which this mesh lacks."""
+        sizes = mesh_sizes(mesh)
+        return [
+            f"rule ('{name}', {axes!r}) names mesh axis '{axis}': the mesh has "
+            f"{describe_mesh(sizes)}{did_you_mean(axis, sizes)}"
+            for name, axes in self.pairs
+            for axis in axes_tuple(axes)
+            if axis not in sizes and axis not in self.optional_axes
+        ] + self.unknown_names("varying", varying)
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, MeshAxes]:
+        by_name: dict[str, MeshAxes] = {}
+        for name, axes in self.pairs:
+            by_name.setdefault(name, axes)  # the first pair of a name counts
+        return by_name
+
+
+def _hashable(axes: MeshAxes) -> MeshAxes:
+    return tuple(axes) if isinstance(axes, list) else axes
+
+
+def _shadowed(pairs: Sequence[tuple[str, MeshAxes]]) -> list[str]:
+    """One sentence for each pair that an earlier one of the same name keeps from counting."""
+    names = [name for name, _ in pairs]
+    firsts = [names.index(name) for name in names]
+    return [
+        f"pair {at + 1} {pairs[at]!r} never counts: pair {first + 1} {pairs[first]!r} has that "
+        f"name too; keep one, or use rules.replace({names[at]}=...)"
+        for at, first in enumerate(firsts)
+        if first < at
+    ]
 
 
 DEFAULT_RULES = Rules(
@@ -81,6 +134,8 @@ DEFAULT_RULES = Rules(
         ("dispatched_group", "data"),
         ("group_token", None),
         ("length", None),
+        ("source_length", None),
+        ("target_length", None),
         ("capacity", None),
         ("act_embed", None),
         ("act_mlp", "model"),
@@ -95,90 +150,7 @@ DEFAULT_RULES = Rules(
         ("layer", None),
         ("router", None),
         ("norm", None),
-    )
+    ),
+    # Layers may group the same tokens in different ways.
+    varying=("group", "dispatched_group", "group_token", "capacity"),
 )
-
-
-class Scope(NamedTuple):
-    """Rules and mesh that `annotate` uses where none is passed."""
-
-    rules: Rules
-    mesh: Mesh | AbstractMesh
-
-
-_SCOPE: contextvars.ContextVar[Scope | None] = contextvars.ContextVar("scope", default=None)
-
-
-@contextlib.contextmanager
-def rules_scope(rules: Rules, mesh: Mesh | AbstractMesh) -> Iterator[Scope]:
-    """Gives `annotate` and its siblings these rules and this mesh inside the `with` block.
-
-    Open it inside the function that is jitted: JAX reuses a traced function without looking at
-    the scope, so a scope around the call does not reach a program traced under another one.
-    """
-    token = _SCOPE.set(Scope(rules, mesh))
-    try:
-        yield Scope(rules, mesh)
-    finally:
-        _SCOPE.reset(token)
-
-
-def current_scope() -> Scope | None:
-    """The innermost `rules_scope`, or None outside of all."""
-    return _SCOPE.get()
-
-
-def tree_specs(names_tree: Any, shapes_tree: Any, rules: Rules, mesh: Mesh | AbstractMesh) -> Any:
-    """The PartitionSpec of each array of a tree.
-
-    Args:
-      names_tree: The tree with a tuple of logical names (None: not split) for each array, or
-        None for an array that is not split at all.
-      shapes_tree: The tree of arrays or of `jax.ShapeDtypeStruct`.
-      rules: What the names mean.
-      mesh: Where the arrays go.
-
-    Raises:
-      ValueError: Everything that is wrong with any array of the tree, with its path.
-    """
-    paths_and_leaves, treedef = jax.tree_util.tree_flatten_with_path(shapes_tree)
-    names_leaves = _names_leaves(names_tree, treedef)
-    faults, specs = [], []
-    for (path, leaf), names in zip(paths_and_leaves, names_leaves, strict=True):
-        what = f"{jax.tree_util.keystr(path, simple=True, separator='/')} {describe(leaf)}"
-        names = (None,) * len(leaf.shape) if names is None else tuple(names)
-        found, spec = names_faults(what, leaf.shape, names, rules, mesh)
-        faults += found
-        specs.append(PartitionSpec(*spec))
-    raise_faults("tree_specs", faults)
-    return treedef.unflatten(specs)
-
-
-def tree_shardings(names_tree: Any, shapes_tree: Any, rules: Rules, mesh: Mesh) -> Any:
-    """The NamedSharding of each array of a tree, for `jit` in and out shardings; see tree_specs."""
-    specs = tree_specs(names_tree, shapes_tree, rules, mesh)
-    return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
-
-
-def names_faults(
-    what: str, shape: Sequence[int], names: Names, rules: Rules, mesh: Mesh | AbstractMesh
-) -> tuple[list[str], list[MeshAxes]]:
-    """What is wrong with these names for an array of this shape, and the mesh axes they mean."""
-    if len(names) != len(shape):
-        count = f"{len(shape)} dimension{'s' if len(shape) != 1 else ''}"
-        given = f"{len(names)} name{'s' if len(names) != 1 else ''} {tuple(names)}"
-        return [f"{what} has {count} but {given}; give one per dimension (None: not split)"], []
-    if faults := rules.unknown_names(what, names):
-        return faults, []
-    axes = [rules.mesh_axes(name, mesh) for name in names]
-    return spec_faults(what, shape, axes, mesh_sizes(mesh)), axes
-
-
-def _names_leaves(names_tree: Any, treedef: Any) -> list[Any]:
-    try:
-        return treedef.flatten_up_to(names_tree)
-    except ValueError as error:
-        raise ValueError(
-            f"tree_specs: the tree of names does not have the structure of the tree of arrays "
-            f"({error}); give a tuple of names for each array"
-        ) from error
