@@ -1,6 +1,7 @@
 """The difference of two reports as text and as JSON."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 from gshard_annotate.inspector.columns import Column, table
@@ -12,6 +13,8 @@ from gshard_annotate.inspector.report import Exchange, Report, Value
 from gshard_annotate.inspector.text import axes_of, listed, totals
 
 MOST_CHANGES = 40
+# Where a surprise is may change with every line that is written above it.
+_LINE = re.compile(r":\d+")
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 _EXCHANGE_COLUMNS = (
@@ -60,10 +63,11 @@ def diff_json(diff: Diff) -> str:
 
 def surprises(diff: Diff) -> dict[str, list[str]]:
     """The surprises that are new, and those that are gone."""
-    before, after = diff.before.surprises, diff.after.surprises
+    both = (diff.before, diff.after)
+    before, after = ({_LINE.sub("", one): one for one in each.surprises} for each in both)
     return {
-        "NEW SURPRISES": [one for one in after if one not in before],
-        "SURPRISES GONE": [one for one in before if one not in after],
+        "NEW SURPRISES": [one for key, one in after.items() if key not in before],
+        "SURPRISES GONE": [one for key, one in before.items() if key not in after],
     }
 
 

@@ -53,8 +53,8 @@ def report_text(report: Report) -> str:
 
 def head(report: Report) -> str:
     """The function, and what it was compiled for."""
-    devices = math.prod(report.mesh.values())
-    mesh = f"mesh {describe_mesh(report.mesh)} ({plural(devices, f'{report.platform} device')})"
+    devices = plural(math.prod(report.mesh.values()), f"{report.platform.upper()} device")
+    mesh = f"mesh {describe_mesh(report.mesh)} ({devices})"
     chip = f"chip {report.chip}" if report.chip else "no chip named, so no times"
     return f"{report.title}\n{mesh}, {chip}, compiled in {duration(report.compile_seconds)}"
 
