@@ -28,6 +28,7 @@ PUBLIC = {
         "tree_specs",
     },
     "gshard_moe": {
+        "ExpertRouting",
         "MoELayer",
         "MoEOutput",
         "Routing",
@@ -39,6 +40,7 @@ PUBLIC = {
         "combine_gather",
         "dispatch_einsum",
         "dispatch_gather",
+        "expert_choice",
         "explain_capacity",
         "group",
         "probabilities",
@@ -47,6 +49,7 @@ PUBLIC = {
         "summary",
         "top1",
         "top2",
+        "topk",
         "ungroup",
     },
     # its modules are the interface, so that importing the package stays instant

@@ -16,7 +16,8 @@ jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_disable_most_optimizations", True)
 
 # Not the modules of pytrees: scan stacks their arrays, and jaxtyping would check them when rebuilt.
-CHECKED = ["capacity", "dispatch", "gating", "grouping", "losses"]
+CHECKED = ["capacity", "choosing", "dispatch", "expert_choice", "gating", "grouping", "links"]
+CHECKED += ["losses"]
 with install_import_hook([f"gshard_moe.{name}" for name in CHECKED], "beartype.beartype"):
     import gshard_moe  # noqa: F401
 
