@@ -33,11 +33,12 @@ def cuts(shape: str, sharding: str | None, mesh: Mapping[str, int]) -> list[Cut]
     if axes is None or dims is None:
         return None
     sizes = [int(size) for size in dims[1].split(",") if size]
-    if len(axes) > len(sizes) or not all(axis in mesh for names in axes for axis in names):
+    parts = {axis: _parts(axis, mesh) for names in axes for axis in names}
+    if len(axes) > len(sizes) or not all(parts.values()):
         return None
     axes += [()] * (len(sizes) - len(axes))
     return [
-        Cut(size, names, axes_size(names, mesh)) for size, names in zip(sizes, axes, strict=True)
+        Cut(size, names, axes_size(names, parts)) for size, names in zip(sizes, axes, strict=True)
     ]
 
 
@@ -78,3 +79,11 @@ def brief(sharding: str, shape: str) -> str:
     rank = len(dims[1].split(",")) if (dims := _SHAPE.search(shape)) else 0
     axes += [()] * (rank - len(axes))
     return f"[{','.join('+'.join(names) or '-' for names in axes)}]" if any(axes) else "whole"
+
+
+def _parts(axis: str, mesh: Mapping[str, int]) -> int:
+    """The size of a mesh axis, or of a part of one, as 4 of `expert:(2)4`; 0 when unknown."""
+    name, _, part = axis.partition(":")
+    if name not in mesh:
+        return 0
+    return int(part.rpartition(")")[2] or 0) if part else mesh[name]

@@ -114,7 +114,7 @@ def _cause(one: Exchange) -> str:
         for text in (made.shape, made.computation, made.op_name)
         if text
     )
-    return f"<div>{shown}<details><summary>instruction</summary>{facts}</details></div>"
+    return f"{shown}<details><summary>instruction</summary>{facts}</details>"
 
 
 def _value_row(position: int, value: Value, mesh: dict[str, int], sourced: bool) -> str:

@@ -11,10 +11,11 @@ from importlib import resources
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from gshard_annotate.inspector.grouping import Surprise, surprise_groups
 from gshard_annotate.inspector.page_figures import memory_bar, mesh_drawing, step_bar
 from gshard_annotate.inspector.page_tables import exchange_table, value_table
 from gshard_annotate.inspector.quantities import duration, number, percent, plural, size
-from gshard_annotate.inspector.report import Report, Source
+from gshard_annotate.inspector.report import Report
 from gshard_annotate.inspector.text import MOST_SURPRISES, totals
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def page(report: Report, diff: "Diff | None" = None) -> str:
         _figures(report),
         exchange_table(report),
         value_table(report),
-        _how_to_read(),
+        _how_to_read(report),
     ]
     folder = resources.files("gshard_annotate") / "inspector" / "page"
     texts = {kind: (folder / f"report.{kind}").read_text("utf-8") for kind in ("css", "js")}
@@ -101,16 +102,7 @@ def _header(report: Report, has_changes: bool) -> str:
 
 
 def _surprises(report: Report) -> str:
-    items = [
-        _surprise(one.surprise, one.source, f"collective-{i}")
-        for i, one in enumerate(report.exchanges)
-        if one.surprise
-    ]
-    items += [
-        _surprise(f"{value.name} {value.shape}: {value.note}", value.source, f"value-{i}")
-        for i, value in enumerate(report.values)
-        if value.note
-    ]
+    items = list(map(_surprise, surprise_groups(report)))
     if not items:
         return (
             '<section id="surprises"><h2>No surprises</h2>'
@@ -124,20 +116,20 @@ def _surprises(report: Report) -> str:
             f'<ol class="surprises" style="--before:{len(first)}">{"".join(others)}</ol></details>'
         )
     return (
-        f'<section id="surprises"><h2>{plural(len(items), "surprise")}</h2>'
+        f'<section id="surprises"><h2>{plural(len(report.surprises), "surprise")}</h2>'
         f'<ol class="surprises">{"".join(first)}</ol>{folded}</section>'
     )
 
 
-def _surprise(sentence: str, source: Source | None, anchor: str) -> str:
+def _surprise(surprise: Surprise) -> str:
     where = ""
-    if source:
+    if source := surprise.source:
         function = f" in {source.function}" if source.function else ""
         where = f"<code>{escape(source.file)}:{source.line}{escape(function)}</code> "
-    row = anchor.replace("-", " ").partition(" ")[0]
+    kind, _, _ = surprise.row.partition(" ")
     return (
-        f'<li><p>{escape(sentence)}</p><p class="small">{where}'
-        f'<a href="#{anchor}">Show the {row}</a></p></li>\n'
+        f'<li><p>{escape(surprise.sentence)}</p><p class="small">{where}'
+        f'<a href="#{surprise.row.replace(" ", "-")}">Show the {kind}</a></p></li>\n'
     )
 
 
@@ -175,8 +167,9 @@ def _figures(report: Report) -> str:
     )
 
 
-def _how_to_read() -> str:
+def _how_to_read(report: Report) -> str:
     listed = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in _HOW_TO_READ)
+    listed += "".join(f"<dt>Note</dt><dd>{escape(note)}</dd>" for note in report.notes)
     made = f"<dt>Made by</dt><dd>gshard-annotate {version('gshard-annotate')}</dd>"
     return (
         '<section id="read"><h2>How to read this</h2>'

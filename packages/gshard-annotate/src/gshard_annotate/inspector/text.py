@@ -1,15 +1,19 @@
 """A report as text: surprises, collectives, values, memory and work, in lines of 118 letters."""
 
 import math
-import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from gshard_annotate.checks import describe_mesh
 from gshard_annotate.inspector.columns import WIDTH, Column, table
 from gshard_annotate.inspector.cuts import brief, same
+from gshard_annotate.inspector.grouping import (
+    exchange_groups,
+    name_of,
+    surprise_groups,
+    value_groups,
+)
 from gshard_annotate.inspector.quantities import duration, number, percent, place, plural, size
 from gshard_annotate.inspector.report import Exchange, Report, Value
 
@@ -48,6 +52,8 @@ def report_text(report: Report) -> str:
         _memory(report),
         _work(report),
     ]
+    if report.notes:
+        parts.append("\n".join(["NOTES", *listed(report.notes, len(report.notes))]))
     return "\n\n".join(parts)
 
 
@@ -96,15 +102,8 @@ def _surprises(report: Report) -> str:
     count = len(report.surprises)
     if not count:
         return "NO SURPRISES: what was compiled is what was asked for"
-    sentences = Counter(one.surprise for one in report.exchanges if one.surprise)
-    found = [f"{sentence}{_times(number)}" for sentence, number in sentences.items()]
-    for group in _grouped((value for value in report.values if value.note), _similar):
-        found.append(f"{_name(group)} {group[0].shape}: {group[0].note}")
+    found = [one.sentence for one in surprise_groups(report)]
     return "\n".join([f"SURPRISES ({count:,})", *listed(found, MOST_SURPRISES)])
-
-
-def _times(count: int) -> str:
-    return f" ({count:,} times)" if count > 1 else ""
 
 
 def _exchanges(report: Report) -> str:
@@ -115,7 +114,7 @@ def _exchanges(report: Report) -> str:
         runs[one.collective.kind] += one.times
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(runs.items()))
     moved = size(sum(totals(report.exchanges).values()))
-    groups = _grouped(report.exchanges, _alike)
+    groups = exchange_groups(report.exchanges)
     shown = groups[:MOST_EXCHANGES]
     lines = [
         f"COLLECTIVES: {kinds}; {moved} on a device",
@@ -124,11 +123,6 @@ def _exchanges(report: Report) -> str:
     if left := sum(len(group) for group in groups[MOST_EXCHANGES:]):
         lines.append(f"… and {left:,} more: report.json()")
     return "\n".join(lines)
-
-
-def _alike(one: Exchange) -> Hashable:
-    moved = (one.collective.kind, one.collective.bytes, one.mesh_axes, one.group_size)
-    return *moved, one.source, one.cause, bool(one.surprise)
 
 
 def _exchange_row(group: Sequence[Exchange]) -> list[str]:
@@ -155,7 +149,7 @@ def _where(one: Exchange) -> str:
 def _values(report: Report) -> str:
     if not report.values:
         return "VALUES: none"
-    groups = _grouped(report.values, _similar)
+    groups = value_groups(report.values)
     shown = _most_telling(groups, MOST_VALUES)
     differing = sum(bool(value.note) for value in report.values)
     lines = [
@@ -165,20 +159,6 @@ def _values(report: Report) -> str:
     if left := len(report.values) - sum(len(group) for group in shown):
         lines.append(f"… and {left:,} more, smaller and as asked: report.json()")
     return "\n".join(lines)
-
-
-def _similar(value: Value) -> Hashable:
-    """Equal for values that differ in a number of their name alone, as layers do."""
-    cut = (value.shape, value.asked, value.compiled, value.bytes_per_device)
-    return value.role, _pattern(value), *cut, value.source, re.sub(r"\d+", "*", value.note)
-
-
-def _pattern(value: Value) -> str:
-    return value.name if value.role == "annotation" else re.sub(r"\d+", "*", value.name)
-
-
-def _name(group: Sequence[Value]) -> str:
-    return group[0].name if len(group) == 1 else f"{len(group):,} × {_pattern(group[0])}"
 
 
 def _most_telling(groups: list[list[Value]], most: int) -> list[list[Value]]:
@@ -197,7 +177,7 @@ def _value_row(group: Sequence[Value]) -> list[str]:
     return [
         "!" if one.note else "",
         one.role,
-        _name(group),
+        name_of(group),
         one.shape,
         "open" if one.asked is None else brief(one.asked, one.shape),
         outcome(one),
@@ -232,10 +212,3 @@ def _work(report: Report) -> str:
             f"collectives {duration(cost.collective_seconds)}"
         )
     return "\n".join(lines)
-
-
-def _grouped(items: Iterable[Any], key: Callable[[Any], Hashable]) -> list[list[Any]]:
-    groups: dict[Hashable, list[Any]] = {}
-    for one in items:
-        groups.setdefault(key(one), []).append(one)
-    return list(groups.values())
