@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gshard_annotate import DEFAULT_RULES, rules_scope
-from gshard_train.decode import BeamSearch, translate
+from gshard_train.decode import VARYING, BeamSearch, translate
 
 VOCAB, LENGTH = 5, 4
 # log p(next | previous) for each source sentence: a tiny language model that the source selects.
@@ -54,7 +54,7 @@ def best(table: np.ndarray, alpha: float) -> tuple[tuple[int, ...], float]:
 def search(source, mesh, beams, alpha=0.8):
     @jax.jit
     def run(source):
-        with rules_scope(DEFAULT_RULES, mesh):
+        with rules_scope(DEFAULT_RULES, mesh, varying=VARYING):
             return translate(
                 Bigrams(), source, length=LENGTH, search=BeamSearch(beams=beams, alpha=alpha)
             )

@@ -10,6 +10,7 @@ import pytest
 
 from gshard_annotate import DEFAULT_RULES, rules_scope
 from gshard_train import state
+from gshard_train.decode import VARYING
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import adam
 
@@ -60,7 +61,7 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_sequence(model, one
 
     @jax.jit
     def stepwise(params, source):
-        with rules_scope(DEFAULT_RULES, one_device):
+        with rules_scope(DEFAULT_RULES, one_device, varying=VARYING):
             module = abstract.merge(params)
             decoding = module.start_decoding(source, beams=3, length=5)
             live = jnp.ones((8, 3), bool)

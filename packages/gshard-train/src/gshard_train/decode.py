@@ -18,6 +18,10 @@ from gshard_train.models.transformer import PAD_ID, DecodingState, EncoderDecode
 EOS_ID = 1
 IMPOSSIBLE = -1e9
 
+# Logical names for `rules_scope`: whole sentences are encoded, then each position of every hypothesis
+# is decoded by itself.
+VARYING = ("batch", "target_length")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BeamSearch:
@@ -94,7 +98,7 @@ def _start(
     model: EncoderDecoder, source_BT: Int[Array, "B T"], length: int, search: BeamSearch
 ) -> _Search:
     batch, beams = source_BT.shape[0], search.beams
-    tokens = annotate(jnp.zeros((batch, beams, length), jnp.int32), "batch", None, "length")
+    tokens = annotate(jnp.zeros((batch, beams, length), jnp.int32), "batch", None, "target_length")
     nothing = annotate(jnp.full((batch, beams), IMPOSSIBLE, jnp.float32), "batch", None)
     return _Search(
         position=jnp.zeros((), jnp.int32),

@@ -20,7 +20,7 @@ from gshard_annotate import rules_scope
 from gshard_train import state
 from gshard_train.checkpoint import Checkpointer
 from gshard_train.data import to_mesh
-from gshard_train.decode import EOS_ID, BeamSearch, Translations, translate
+from gshard_train.decode import EOS_ID, VARYING, BeamSearch, Translations, translate
 from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
 from gshard_train.held_out import Example, TaskSplit, read_splits
@@ -120,7 +120,7 @@ def _decoder(
 
     @jax.jit
     def run(params: state.Params, source_BT: Int[Array, "B T"]) -> Translations:
-        with rules_scope(experiment.rules, prepared.mesh):
+        with rules_scope(experiment.rules, prepared.mesh, varying=VARYING):
             model = prepared.model.merge(params)
             return translate(model, source_BT, length=length, search=search)
 

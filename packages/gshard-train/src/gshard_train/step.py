@@ -73,7 +73,7 @@ def total_loss(
     The cross-entropy is a mean over all target tokens of the global batch, and the balance loss a
     mean over groups and layers: neither changes with the number of devices.
     """
-    weights_BL = annotate(batch["decoder_loss_weights"] > 0, "batch", "length")
+    weights_BL = annotate(batch["decoder_loss_weights"] > 0, "batch", "target_length")
     logits_BLV, output = model.merge(params)(
         batch["encoder_input_tokens"], batch["decoder_input_tokens"], weights_BL, key=key
     )

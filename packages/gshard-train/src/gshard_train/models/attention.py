@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from gshard_annotate import annotate
 from gshard_train.models.initializers import kernel
+from gshard_train.models.layers import Length
 
 MASKED_SCORE = -1e9
 
@@ -27,7 +28,15 @@ class Attention(nnx.Module):
     """Scaled dot-product attention without biases; the softmax runs in float32."""
 
     def __init__(
-        self, embed: int, num_heads: int, head_dim: int, *, dtype: jnp.dtype, rngs: nnx.Rngs
+        self,
+        embed: int,
+        num_heads: int,
+        head_dim: int,
+        *,
+        queries: Length,
+        keys: Length,
+        dtype: jnp.dtype,
+        rngs: nnx.Rngs,
     ):
         inner = (embed, num_heads, head_dim)
         names = ["embed", "heads", "head_dim"]
@@ -40,7 +49,7 @@ class Attention(nnx.Module):
             ["heads", "head_dim", "embed"],
             fan_in=num_heads * head_dim,
         )
-        self.dtype = dtype
+        self.queries, self.keys, self.dtype = queries, keys, dtype
 
     def __call__(
         self,
@@ -55,7 +64,7 @@ class Attention(nnx.Module):
         """The keys and values of a sequence."""
         k_BTND = jnp.einsum("BTM,MND->BTND", kv_BTM, self.wk[...].astype(self.dtype))
         v_BTND = jnp.einsum("BTM,MND->BTND", kv_BTM, self.wv[...].astype(self.dtype))
-        names = ("batch", "length", "act_heads", "head_dim")
+        names = ("batch", self.keys, "act_heads", "head_dim")
         return KeysValues(annotate(k_BTND, *names), annotate(v_BTND, *names))
 
     def attend(
@@ -63,7 +72,7 @@ class Attention(nnx.Module):
     ) -> Float[Array, "B L M"]:
         """The attention output for queries from `x_BLM` over keys and values made before."""
         q_BLND = jnp.einsum("BLM,MND->BLND", x_BLM, self.wq[...].astype(self.dtype))
-        q_BLND = annotate(q_BLND, "batch", "length", "act_heads", "head_dim")
+        q_BLND = annotate(q_BLND, "batch", self.queries, "act_heads", "head_dim")
         scores_BNLT = jnp.einsum(
             "BLND,BTND->BNLT",
             q_BLND,
@@ -75,4 +84,4 @@ class Attention(nnx.Module):
         weights_BNLT = jax.nn.softmax(scores_BNLT, axis=-1).astype(self.dtype)
         y_BLND = jnp.einsum("BNLT,BTND->BLND", weights_BNLT, kv.values)
         y_BLM = jnp.einsum("BLND,NDM->BLM", y_BLND, self.wo[...].astype(self.dtype))
-        return annotate(y_BLM, "batch", "length", "act_embed")
+        return annotate(y_BLM, "batch", self.queries, "act_embed")

@@ -15,7 +15,7 @@ from gshard_moe import MoELayer, MoEOutput
 from gshard_moe.grouping import group, ungroup
 from gshard_train.models.attention import Attention, KeysValues
 from gshard_train.models.config import TransformerConfig
-from gshard_train.models.layers import FeedForward, RMSScale, dropout
+from gshard_train.models.layers import FeedForward, Length, RMSScale, dropout
 
 
 class Context(NamedTuple):
@@ -33,14 +33,20 @@ class Context(NamedTuple):
 class FeedForwardPart(nnx.Module):
     """Norm, then experts or a dense feed-forward layer, on the residual."""
 
-    def __init__(self, config: TransformerConfig, *, experts: bool, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, *, experts: bool, length: Length, rngs: nnx.Rngs):
         self.norm = RMSScale(config.embed)
         self.dropout_rate = config.dropout_rate
         self.num_groups = config.num_groups
         self.layer = (
             _moe_layer(config, rngs=rngs)
             if experts
-            else FeedForward(config.embed, config.mlp, dtype=jnp.dtype(config.dtype), rngs=rngs)
+            else FeedForward(
+                config.embed,
+                config.mlp,
+                length=length,
+                dtype=jnp.dtype(config.dtype),
+                rngs=rngs,
+            )
         )
 
     def __call__(
@@ -64,8 +70,10 @@ class EncoderLayer(nnx.Module):
 
     def __init__(self, config: TransformerConfig, *, experts: bool, rngs: nnx.Rngs):
         self.attention_norm = RMSScale(config.embed)
-        self.attention = _attention(config, rngs=rngs)
-        self.feed_forward = FeedForwardPart(config, experts=experts, rngs=rngs)
+        self.attention = _attention(config, "source_length", "source_length", rngs=rngs)
+        self.feed_forward = FeedForwardPart(
+            config, experts=experts, length="source_length", rngs=rngs
+        )
         self.dropout_rate = config.dropout_rate
 
     def __call__(
@@ -83,10 +91,12 @@ class DecoderLayer(nnx.Module):
 
     def __init__(self, config: TransformerConfig, *, experts: bool, rngs: nnx.Rngs):
         self.self_norm = RMSScale(config.embed)
-        self.self_attention = _attention(config, rngs=rngs)
+        self.self_attention = _attention(config, "target_length", "target_length", rngs=rngs)
         self.cross_norm = RMSScale(config.embed)
-        self.cross_attention = _attention(config, rngs=rngs)
-        self.feed_forward = FeedForwardPart(config, experts=experts, rngs=rngs)
+        self.cross_attention = _attention(config, "target_length", "source_length", rngs=rngs)
+        self.feed_forward = FeedForwardPart(
+            config, experts=experts, length="target_length", rngs=rngs
+        )
         self.dropout_rate = config.dropout_rate
 
     def __call__(
@@ -180,9 +190,17 @@ class DecoderPair(nnx.Module):
         return x_BLM, output
 
 
-def _attention(config: TransformerConfig, *, rngs: nnx.Rngs) -> Attention:
+def _attention(
+    config: TransformerConfig, queries: Length, keys: Length, *, rngs: nnx.Rngs
+) -> Attention:
     return Attention(
-        config.embed, config.num_heads, config.head_dim, dtype=jnp.dtype(config.dtype), rngs=rngs
+        config.embed,
+        config.num_heads,
+        config.head_dim,
+        queries=queries,
+        keys=keys,
+        dtype=jnp.dtype(config.dtype),
+        rngs=rngs,
     )
 
 

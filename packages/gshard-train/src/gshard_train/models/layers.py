@@ -3,6 +3,8 @@
 Axes: B batch, L length, M model width, H hidden width, V vocabulary.
 """
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -12,6 +14,9 @@ from gshard_annotate import annotate
 from gshard_train.models.initializers import kernel, named, table
 
 RMS_EPSILON = 1e-6
+
+# Logical names of the two lengths: apart, so that swapping them is noticed.
+Length = Literal["source_length", "target_length"]
 
 
 class RMSScale(nnx.Module):
@@ -44,7 +49,14 @@ class Embedding(nnx.Module):
     """Token vectors plus a learned vector for each position."""
 
     def __init__(
-        self, vocab_size: int, max_length: int, embed: int, *, dtype: jnp.dtype, rngs: nnx.Rngs
+        self,
+        vocab_size: int,
+        max_length: int,
+        embed: int,
+        *,
+        length: Length,
+        dtype: jnp.dtype,
+        rngs: nnx.Rngs,
     ):
         self.tokens = table(
             rngs.params(), (vocab_size, embed), ["vocab", "embed"], scale=embed**-0.5
@@ -52,27 +64,27 @@ class Embedding(nnx.Module):
         self.positions = table(
             rngs.params(), (max_length, embed), ["length", "embed"], scale=embed**-0.5
         )
-        self.dtype = dtype
+        self.length, self.dtype = length, dtype
 
     def __call__(
         self, tokens_BL: Int[Array, "B L"], positions_BL: Int[Array, "B L"]
     ) -> Float[Array, "B L M"]:
         """The sum of token and position vectors, sharded over the batch."""
         x_BLM = self.tokens[...][tokens_BL] + self.positions[...][positions_BL]
-        return annotate(x_BLM.astype(self.dtype), "batch", "length", "act_embed")
+        return annotate(x_BLM.astype(self.dtype), "batch", self.length, "act_embed")
 
 
 class FeedForward(nnx.Module):
     """Two matrices with a ReLU between them and no biases (the paper's equation 2, one expert)."""
 
-    def __init__(self, embed: int, mlp: int, *, dtype: jnp.dtype, rngs: nnx.Rngs):
+    def __init__(self, embed: int, mlp: int, *, length: Length, dtype: jnp.dtype, rngs: nnx.Rngs):
         self.wi = kernel(rngs.params(), (embed, mlp), ["embed", "mlp"], fan_in=embed)
         self.wo = kernel(rngs.params(), (mlp, embed), ["mlp", "embed"], fan_in=mlp)
-        self.dtype = dtype
+        self.length, self.dtype = length, dtype
 
     def __call__(self, x_BLM: Float[Array, "B L M"]) -> Float[Array, "B L M"]:
         """The transformed tokens; the hidden width may be split over the model axis."""
         h_BLH = jax.nn.relu(jnp.einsum("BLM,MH->BLH", x_BLM, self.wi[...].astype(self.dtype)))
-        h_BLH = annotate(h_BLH, "batch", "length", "act_mlp")
+        h_BLH = annotate(h_BLH, "batch", self.length, "act_mlp")
         y_BLM = jnp.einsum("BLH,HM->BLM", h_BLH, self.wo[...].astype(self.dtype))
-        return annotate(y_BLM, "batch", "length", "act_embed")
+        return annotate(y_BLM, "batch", self.length, "act_embed")

@@ -46,12 +46,22 @@ class EncoderDecoder(nnx.Module):
         dtype = jnp.dtype(config.dtype)
         self.config = config
         self.source_embedding = Embedding(
-            config.source_vocab_size, config.max_length, config.embed, dtype=dtype, rngs=rngs
+            config.source_vocab_size,
+            config.max_length,
+            config.embed,
+            length="source_length",
+            dtype=dtype,
+            rngs=rngs,
         )
         self.encoder = _stack(EncoderPair, config, config.num_encoder_layers // 2, rngs)
         self.encoder_norm = RMSScale(config.embed)
         self.target_embedding = Embedding(
-            config.target_vocab_size, config.max_length, config.embed, dtype=dtype, rngs=rngs
+            config.target_vocab_size,
+            config.max_length,
+            config.embed,
+            length="target_length",
+            dtype=dtype,
+            rngs=rngs,
         )
         self.decoder = _stack(DecoderPair, config, config.num_decoder_layers // 2, rngs)
         self.decoder_norm = RMSScale(config.embed)
@@ -120,7 +130,12 @@ class EncoderDecoder(nnx.Module):
         heads = (self.config.num_heads, self.config.head_dim)
         shape = (self.config.num_decoder_layers // 2, source_BT.shape[0] * beams, length, *heads)
         empty = annotate(
-            jnp.zeros(shape, encoded_BTM.dtype), "layer", "batch", "length", "act_heads", "head_dim"
+            jnp.zeros(shape, encoded_BTM.dtype),
+            "layer",
+            "batch",
+            "target_length",
+            "act_heads",
+            "head_dim",
         )
         kept = KeysValues(empty, empty)
         return DecodingState((kept, kept), source, source_BT != PAD_ID)
@@ -166,7 +181,7 @@ class EncoderDecoder(nnx.Module):
             self.output[...].astype(x_BLM.dtype),
             preferred_element_type=jnp.promote_types(x_BLM.dtype, jnp.float32),
         )
-        return annotate(logits_BLV, "batch", "length", "vocab")
+        return annotate(logits_BLV, "batch", "target_length", "vocab")
 
 
 def _stack(pair: type[Pair], config: TransformerConfig, count: int, rngs: nnx.Rngs) -> Pair:
