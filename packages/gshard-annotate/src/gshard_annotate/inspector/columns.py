@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-WIDTH = 118
+WIDTH = 120
 _NARROWEST = 12
 _GAP = 2
 

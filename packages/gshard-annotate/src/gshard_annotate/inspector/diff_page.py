@@ -48,7 +48,7 @@ def _value(one: Change[Value]) -> list[str]:
 
 
 def _figures(diff: Diff) -> str:
-    rows = [[what, was, now] for what, was, now in figures(diff) if was != now]
+    rows = [[escape(what), was, now] for what, was, now in figures(diff) if was != now]
     return _table("Figures of one device", ("Figure", "Before", "After"), rows)
 
 

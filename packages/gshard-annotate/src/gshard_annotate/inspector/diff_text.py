@@ -29,9 +29,9 @@ _EXCHANGE_COLUMNS = (
 _VALUE_COLUMNS = (
     Column(""),
     Column("role"),
-    Column("name", shrinks=3),
-    Column("before", shrinks=2),
-    Column("after", shrinks=2),
+    Column("name", shrinks=4),
+    Column("before", shrinks=3),
+    Column("after", shrinks=3),
 )
 
 

@@ -94,7 +94,7 @@ def _decode(kind: Any, given: Any, where: str, faults: list[str]) -> Any:
         return float(given)
     if type(given) is not kind:
         wanted = getattr(origin or kind, "__name__", "value")
-        faults.append(f"{where} is {_shown(given)}; a {wanted} is needed")
+        faults.append(f"{where} is {_shown(given)}; {wanted} is needed")
     return given
 
 

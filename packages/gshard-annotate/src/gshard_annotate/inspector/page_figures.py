@@ -118,14 +118,14 @@ def _bar(title: str, segments: Sequence[Segment], total: float, limit: float | N
     scale = 100 / (total or 1)
     starts = itertools.accumulate((one[2] for one in shown), initial=0.0)
     drawn = "".join(
-        f'<rect class="{kind}" height="100%" x="{start * scale:.3f}%" '
+        f'<rect class="{escape(kind)}" height="100%" x="{start * scale:.3f}%" '
         f'width="{length * scale:.3f}%"/>'
         for (kind, _, length, _), start in zip(shown, starts, strict=False)
     )
     if limit and limit < total:
         drawn += f'<rect class="limit" x="{limit * scale:.3f}%" width="2" height="100%"/>'
     listed = "".join(
-        f'<li><span class="key {kind}"></span>{escape(name)} <b>{text}</b></li>'
+        f'<li><span class="key {escape(kind)}"></span>{escape(name)} <b>{text}</b></li>'
         for kind, name, _, text in shown
     )
     return (

@@ -89,7 +89,7 @@ def _header(report: Report, has_changes: bool) -> str:
     nav = "".join(f'<a href="{to}">{text}</a>' for to, text in links)
     chip = f"Estimates for {escape(report.chip)}" if report.chip else "No chip named: no times"
     facts = [
-        plural(devices, f"{report.platform.upper()} device"),
+        escape(plural(devices, f"{report.platform.upper()} device")),
         chip,
         f"Compiled in {duration(report.compile_seconds)}",
     ]

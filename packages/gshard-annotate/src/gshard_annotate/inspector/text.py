@@ -1,4 +1,4 @@
-"""A report as text: surprises, collectives, values, memory and work, in lines of 118 letters."""
+"""A report as text: surprises, collectives, values, memory and work, in lines of 120 letters."""
 
 import math
 import textwrap
@@ -33,10 +33,10 @@ _EXCHANGE_COLUMNS = (
 _VALUE_COLUMNS = (
     Column(""),
     Column("role"),
-    Column("name", shrinks=3),
-    Column("shape", shrinks=2),
-    Column("asked", shrinks=2),
-    Column("compiled", shrinks=2),
+    Column("name", shrinks=4),
+    Column("shape", shrinks=3),
+    Column("asked", shrinks=3),
+    Column("compiled", shrinks=3),
     Column("a device", right=True),
     Column("source", shrinks=2),
 )
@@ -203,8 +203,8 @@ def _memory(report: Report) -> str:
 def _work(report: Report) -> str:
     cost = report.cost
     done = f"{number(cost.flops, 'FLOP')}, {size(cost.bytes_accessed)} accessed"
-    ratio = number(cost.flops / cost.bytes_accessed) if cost.bytes_accessed else "–"
-    lines = [f"WORK of a device: {done}, {ratio} FLOP a byte"]
+    ratio = cost.flops / cost.bytes_accessed if cost.bytes_accessed else None
+    lines = [f"WORK of a device: {done}" + (f", {number(ratio)} FLOP a byte" if ratio else "")]
     if cost.step_seconds is not None:
         lines.append(
             f"  estimated step {duration(cost.step_seconds)}: "
