@@ -137,6 +137,7 @@ def split_tuple(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
+@functools.lru_cache(maxsize=4096)
 def groups(text: str) -> np.ndarray | None:
     """Device groups as rows of positions, from any of XLA's ways to write `replica_groups`."""
     text = text.strip()
@@ -152,16 +153,20 @@ def groups(text: str) -> np.ndarray | None:
 
 def group_axes(rows: np.ndarray | None, axes: Axes) -> tuple[str, ...]:
     """The mesh axes along which every group runs; empty when they are not those of the mesh."""
+    touched = touched_axes(rows, axes)
+    # As many members as these axes have places: with the others fixed, all of them.
+    whole = rows is not None and rows.shape[1] == math.prod(axes[axis] for axis in touched)
+    return touched if whole else ()
+
+
+def touched_axes(rows: np.ndarray | None, axes: Axes) -> tuple[str, ...]:
+    """The mesh axes along which the members of a group differ, even if groups cover them in part."""
     sizes = tuple(axes.values())
     if rows is None or rows.size != math.prod(sizes) or not sizes:
         return ()
     coords = np.stack(np.unravel_index(rows, sizes))  # axis, group, member
     varies = (coords != coords[:, :, :1]).any(axis=(1, 2))
-    moving = [i for i in range(len(sizes)) if varies[i]]
-    # As many members as the moving axes have places: with the others fixed, all of them.
-    if rows.shape[1] != math.prod(sizes[i] for i in moving):
-        return ()
-    return tuple(name for i, name in enumerate(axes) if i in moving)
+    return tuple(name for name, one in zip(axes, varies, strict=True) if one)
 
 
 def pair_axes(text: str, axes: Axes) -> tuple[str, ...]:

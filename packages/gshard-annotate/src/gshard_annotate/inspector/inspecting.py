@@ -1,0 +1,240 @@
+"""From a function to its report: lower it, compile it, read what the compiler wrote."""
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
+
+from gshard_annotate.checks import raise_faults
+from gshard_annotate.inspector.analysis import Dump, analyse
+from gshard_annotate.inspector.chips import Chip, chip_of, find_chip
+from gshard_annotate.inspector.hlo import parse
+from gshard_annotate.inspector.report import Report
+
+# The pass that finds the shardings nobody gave; XLA writes the program before and after it.
+_PASS = "shardy-xla"
+
+
+def inspect(
+    fn: Any,
+    *args: Any,
+    mesh: Mesh | None = None,
+    chip: str | Chip | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    static_argnums: int | Sequence[int] = (),
+    donate_argnums: int | Sequence[int] = (),
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+) -> Report:
+    """The report about a function: what was asked, what was compiled, what it moves and costs.
+
+    The function is compiled and not run. It compiles for the devices of the mesh, which need not
+    be there: those of `jax.experimental.topologies.get_topology_desc` will do.
+
+    Args:
+      fn: A function, a jitted one, or what its `lower` returned (then without `args`).
+      *args: Its arguments: arrays, numbers, or `jax.ShapeDtypeStruct` with shape, dtype and, where
+        it matters, sharding.
+      mesh: Where it runs; when not given the mesh of `jax.set_mesh`, of the arguments' or the
+        given shardings, or of the annotations.
+      chip: For which chip to estimate times (`v3`, `H100`, or a `Chip`); on a TPU the one at hand.
+      kwargs: Its keyword arguments.
+      static_argnums: As for `jax.jit`, as are the next; not for a function already jitted.
+      donate_argnums: Arguments whose memory the results may take.
+      in_shardings: Shardings of the arguments.
+      out_shardings: Shardings of the results.
+
+    Raises:
+      ValueError: Several devices and no mesh; an unknown chip; a function that cannot be traced
+        with these arguments; options of `jax.jit` for a function already jitted.
+      TypeError: Something that is no function; an argument without a shape.
+    """
+    chip = None if chip is None else find_chip(chip)
+    options = _given(
+        static_argnums=static_argnums,
+        donate_argnums=donate_argnums,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
+    )
+    if isinstance(fn, jax.stages.Lowered):
+        _refuse_with_lowered(args, kwargs, options)
+        lowered, title = fn, ""
+    else:
+        _check_arguments(fn, args, kwargs or {}, static_argnums)
+        mesh = mesh or _find_mesh((args, kwargs, in_shardings, out_shardings))
+        lowered, title = _lower(fn, args, kwargs or {}, mesh, options), _title(fn)
+    return inspect_lowered(lowered, mesh=mesh, chip=chip, title=title)[1]
+
+
+def inspect_lowered(
+    lowered: jax.stages.Lowered,
+    *,
+    mesh: Mesh | None = None,
+    chip: str | Chip | None = None,
+    title: str = "",
+    compiler_options: Mapping[str, Any] | None = None,
+) -> tuple[jax.stages.Compiled, Report]:
+    """The compiled function and its report, from one run of the compiler.
+
+    Args:
+      lowered: What `jax.jit(fn).lower(...)` returned.
+      mesh: Where it runs, when not to be read off the program.
+      chip: For which chip to estimate times; on a TPU the one at hand.
+      title: What the report calls the function.
+      compiler_options: Further options for XLA.
+
+    Raises:
+      ValueError: A program for one device although there are several and no mesh; an unknown chip.
+    """
+    chip = None if chip is None else find_chip(chip)
+    # XLA writes more files than are read here; all of them go with the directory.
+    with tempfile.TemporaryDirectory(prefix="gshard-inspect-") as folder, _compiling_anew():
+        options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": f"^{_PASS}$"}
+        began = time.perf_counter()
+        compiled = lowered.compile(compiler_options={**options, **(compiler_options or {})})
+        seconds = time.perf_counter() - began
+        dump = _read_dump(Path(folder))
+    return compiled, _report(compiled, dump, mesh, chip, title, seconds)
+
+
+def inspect_compiled(
+    compiled: jax.stages.Compiled,
+    *,
+    mesh: Mesh | None = None,
+    chip: str | Chip | None = None,
+    title: str = "",
+) -> Report:
+    """The report about a function that is compiled already.
+
+    Without the steps of the compiler, which `inspect_lowered` sees, it lacks the annotated values,
+    and what arguments and results were asked to be; causes are those in the operations' names.
+
+    Args:
+      compiled: What `lowered.compile()` returned.
+      mesh: Where it runs, when not to be read off the program.
+      chip: For which chip to estimate times; on a TPU the one at hand.
+      title: What the report calls the function.
+    """
+    chip = None if chip is None else find_chip(chip)
+    return _report(compiled, None, mesh, chip, title, 0.0)
+
+
+def _report(compiled, dump: Dump | None, mesh, chip, title: str, seconds: float) -> Report:
+    mesh = mesh or _find_mesh((compiled.input_shardings, compiled.output_shardings))
+    devices = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []
+    final = parse(compiled.as_text() or "")
+    sizes = dict(mesh.shape) if mesh is not None else {}
+    if final.num_partitions == 1 and jax.device_count() > 1 and mesh is None:
+        raise ValueError(
+            f"inspect: no mesh, and {jax.device_count()} devices; the program uses one of them. "
+            "Pass mesh=, enter `jax.set_mesh(mesh)`, or give the arguments shardings"
+        )
+    report = analyse(
+        compiled, final, dump, sizes, devices, chip or chip_of(devices), title, jax.default_backend()
+    )
+    return dataclasses.replace(report, compile_seconds=seconds)
+
+
+def _lower(fn, args, kwargs, mesh: Mesh | None, options: dict[str, Any]) -> jax.stages.Lowered:
+    jitted = fn if hasattr(fn, "trace") else jax.jit(fn, **options)
+    if hasattr(fn, "trace") and options:
+        raise ValueError(
+            f"inspect: {', '.join(options)} given for {_title(fn)}, which is jitted already; "
+            "give them to its jax.jit"
+        )
+    platform = mesh.devices.flat[0].platform if isinstance(mesh, Mesh) else None
+    absent = platform is not None and platform != jax.default_backend()
+    with _within(mesh):
+        traced = jitted.trace(*args, **kwargs)
+        return traced.lower(lowering_platforms=(platform,)) if absent else traced.lower()
+
+
+@contextmanager
+def _within(mesh: Mesh | None) -> Iterator[None]:
+    """`jax.set_mesh`, where none is set: bare PartitionSpecs and unplaced arguments go there."""
+    ambient = jax.sharding.get_abstract_mesh()
+    usable = isinstance(mesh, Mesh) and ambient.empty
+    with jax.set_mesh(mesh) if usable and mesh is not None else nullcontext():
+        yield
+
+
+def _find_mesh(tree: Any) -> Mesh | AbstractMesh | None:
+    """The mesh of `jax.set_mesh`, else the first among the shardings of a tree."""
+    try:
+        mesh = jax.sharding.get_mesh()
+        if not mesh.empty:
+            return mesh
+    except ValueError:
+        pass
+    is_sharding = lambda one: isinstance(one, jax.sharding.Sharding)  # noqa: E731
+    for leaf in jax.tree.leaves(tree, is_leaf=is_sharding):
+        sharding = leaf if is_sharding(leaf) else getattr(leaf, "sharding", None)
+        if isinstance(sharding, NamedSharding) and not sharding.mesh.empty:
+            return sharding.mesh
+    return None
+
+
+def _check_arguments(fn, args, kwargs, static_argnums) -> None:
+    if not callable(fn):
+        raise TypeError(
+            f"inspect: {type(fn).__name__} is no function; give a function, a jitted function, "
+            "or what its lower() returned"
+        )
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    traced = {i: arg for i, arg in enumerate(args) if i not in {s % len(args) for s in static}}
+    # What a jitted function takes as static is known to it alone.
+    if hasattr(fn, "trace"):
+        return
+    faults = [
+        f"argument {jax.tree_util.keystr(path)} is {leaf!r:.60} ({type(leaf).__name__}), without a "
+        "shape; give an array, a number or jax.ShapeDtypeStruct, or name it in static_argnums"
+        for path, leaf in jax.tree_util.tree_flatten_with_path((traced, kwargs))[0]
+        if not isinstance(leaf, int | float | complex)
+        and not (hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
+    ]
+    if faults:
+        try:
+            raise_faults("inspect", faults)
+        except ValueError as error:
+            raise TypeError(str(error)) from None
+
+
+def _refuse_with_lowered(args, kwargs, options) -> None:
+    if args or kwargs or options:
+        raise ValueError(
+            "inspect: a lowered function has its arguments and options already; give it alone"
+        )
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None and value != ()}
+
+
+def _title(fn: Callable) -> str:
+    name = getattr(fn, "__name__", "")
+    return name if name and name != "<lambda>" else type(fn).__name__ if not name else "lambda"
+
+
+@contextmanager
+def _compiling_anew() -> Iterator[None]:
+    """Without JAX's compilation cache: a cached program has no steps to look at."""
+    enabled = jax.config.jax_enable_compilation_cache
+    jax.config.update("jax_enable_compilation_cache", False)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", enabled)
+
+
+def _read_dump(folder: Path) -> Dump | None:
+    before = sorted(folder.glob(f"*before_{_PASS}*.txt"))
+    after = sorted(folder.glob(f"*after_{_PASS}*.txt"))
+    if not before or not after:
+        return None
+    return Dump(parse(before[-1].read_text()), parse(after[-1].read_text()))
