@@ -23,7 +23,7 @@ _EXCHANGE_COLUMNS = (
     Column("mesh axes", shrinks=2),
     Column("before", right=True),
     Column("after", right=True),
-    Column("source", shrinks=2),
+    Column("source"),
     Column("cause", shrinks=3),
 )
 _VALUE_COLUMNS = (

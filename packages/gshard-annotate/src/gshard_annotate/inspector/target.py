@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import math
 import os
 import re
 import sys
@@ -145,9 +146,7 @@ def cpu_mesh(axes: dict[str, int]) -> Mesh:
     """A mesh of as many virtual CPU devices as it needs."""
     from gshard_annotate.mesh import make_mesh
 
-    count = 1
-    for size in axes.values():
-        count *= size
+    count = math.prod(axes.values())
     if not 1 <= count <= MOST_CPU_DEVICES or -1 in axes.values():
         raise WrongInputError(
             f"--mesh {_spelt(axes)} on virtual CPU devices: give every axis a size of 1 or more, "
@@ -167,6 +166,14 @@ def topology_mesh(axes: dict[str, int], topology: str) -> Mesh:
     except ValueError as error:
         message = " ".join(str(error).removeprefix("topology_devices: ").split())
         raise WrongInputError(f"--topology: {message}") from error
+    sizes = list(axes.values())
+    product = math.prod(size for size in sizes if size != -1)
+    left = len(devices) % product if product and sizes.count(-1) == 1 else len(devices) - product
+    if left or sizes.count(-1) > 1:
+        raise WrongInputError(
+            f"--mesh {_spelt(axes)}: {topology} has {len(devices):,} devices; "
+            "the sizes must multiply to that, and one may be -1: what is left"
+        )
     return _made(axes, lambda: make_mesh(axes, devices=devices))
 
 

@@ -27,7 +27,7 @@ _EXCHANGE_COLUMNS = (
     Column("times", right=True),
     Column("time", right=True),
     Column("share", right=True),
-    Column("source", shrinks=2),
+    Column("source"),
     Column("cause", shrinks=3),
 )
 _VALUE_COLUMNS = (
@@ -38,7 +38,7 @@ _VALUE_COLUMNS = (
     Column("asked", shrinks=3),
     Column("compiled", shrinks=3),
     Column("a device", right=True),
-    Column("source", shrinks=2),
+    Column("source"),
 )
 
 
@@ -136,14 +136,9 @@ def _exchange_row(group: Sequence[Exchange]) -> list[str]:
         f"{sum(each.times for each in group):,}",
         duration(sum(each.seconds or 0.0 for each in group)) if timed else "",
         percent(sum(each.share or 0.0 for each in group)) if timed else "",
-        _where(one),
+        place(one.source),
         one.cause.removesuffix(f" at {place(one.source)}"),
     ]
-
-
-def _where(one: Exchange) -> str:
-    function = f" in {one.source.function}" if one.source and one.source.function else ""
-    return place(one.source) + function
 
 
 def _values(report: Report) -> str:
