@@ -1,5 +1,7 @@
 """Eight virtual CPU devices, set before anything starts JAX's backend."""
 
+import contextlib
+
 import jax
 import pytest
 
@@ -12,3 +14,16 @@ def mesh():
     from gshard_annotate import make_mesh
 
     return make_mesh({"data": 2, "expert": 4})
+
+
+@pytest.fixture
+def refused():
+    """A context that expects an error with exactly this message, JAX's own notes set aside."""
+
+    @contextlib.contextmanager
+    def expect(message, kind=ValueError):
+        with pytest.raises(kind) as caught:
+            yield
+        assert str(caught.value) == message
+
+    return expect

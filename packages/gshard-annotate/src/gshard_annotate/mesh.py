@@ -1,13 +1,16 @@
 """Device meshes from axis names and sizes."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import mesh_utils, topologies
 from jax.sharding import AxisType, Mesh
 
-from gshard_annotate.checks import describe_mesh
+from gshard_annotate.checks import describe_mesh, did_you_mean, raise_faults
 
 
 def make_mesh(
@@ -15,8 +18,12 @@ def make_mesh(
     *,
     cpu_devices: int | None = None,
     devices: Sequence[Any] | None = None,
+    device_order: Sequence[int] | None = None,
+    slices: Mapping[str, int] | None = None,
 ) -> Mesh:
     """A mesh with these axes, in this order, over all devices.
+
+    JAX orders the devices so that neighbours on an axis are near each other in the machine.
 
     Its axes are Auto: the compiler may change every sharding that is not annotated.
 
@@ -24,10 +31,16 @@ def make_mesh(
       axes: Size of each axis by name, slowest varying first. One size may be -1: what is left.
       cpu_devices: Run on this many virtual CPU devices. Must come before anything asks JAX for
         its devices, because JAX fixes their number then.
-      devices: Use these devices (`jax.devices()[:1]`) instead of all of them.
+      devices: Use these devices (`jax.devices()[:1]`, `topology_devices("v3:4x4")`) instead of
+        all of them.
+      device_order: The ids of the devices in the mesh's order, its last axis varying fastest,
+        instead of JAX's order.
+      slices: For machines of several slices: the part of an axis that goes from slice to slice,
+        as `{"data": 2}`. The rest of the axes lies within slices, whose links are faster.
 
     Raises:
-      ValueError: The sizes do not fit the devices.
+      ValueError: The sizes do not fit the devices or the slices, or the order is none of all the
+        devices.
       RuntimeError: JAX already started with another number of CPU devices.
     """
     if cpu_devices is not None:
@@ -36,7 +49,87 @@ def make_mesh(
     devices = jax.devices() if devices is None else list(devices)
     sizes = _fill_in(axes, len(devices))
     auto = (AxisType.Auto,) * len(sizes)
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axis_types=auto, devices=devices)
+    shape, names = tuple(sizes.values()), tuple(sizes)
+    if device_order is not None:
+        return Mesh(_in_order(device_order, devices).reshape(shape), names, axis_types=auto)
+    if slices is not None:
+        return Mesh(_over_slices(sizes, slices, devices), names, axis_types=auto)
+    return jax.make_mesh(shape, names, axis_types=auto, devices=devices)
+
+
+def topology_devices(name: str, *, num_slices: int = 1) -> list[Any]:
+    """The devices of a TPU machine that need not be there, to compile for.
+
+    `v3:4x4` has 32 (two cores to a chip), `v4:8x8x16`, `v5p:8x8x8`, `v5e:16x16` and `v6e:16x16`
+    one to a chip. Needs the TPU compiler: `pip install 'jax[tpu]'`.
+
+    Raises:
+      ValueError: No such topology, or no TPU compiler.
+    """
+    for variable, value in _NO_TPU_HERE.items():
+        os.environ.setdefault(variable, value)
+    try:
+        topology = topologies.get_topology_desc(
+            platform="tpu", topology_name=name, num_slices=num_slices
+        )
+    except Exception as error:  # JAX passes on whatever the TPU compiler raises
+        raise ValueError(
+            f"topology_devices: no TPU topology {name!r} ({_first_line(error)}); give one such as "
+            "v3:4x4, v4:2x2x1, v5e:4x4, v5p:2x2x1 or v6e:4x4, and have the TPU compiler installed "
+            "(pip install 'jax[tpu]')"
+        ) from error
+    return list(topology.devices)
+
+
+# Otherwise the TPU compiler asks the network what machine it is on.
+_NO_TPU_HERE = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v4-8",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _in_order(device_order: Sequence[int], devices: Sequence[Any]) -> np.ndarray:
+    order = np.asarray(device_order).ravel().tolist()
+    by_id = {device.id: device for device in devices}
+    if sorted(order) != sorted(by_id):
+        repeated = sorted({each for each in order if order.count(each) > 1})
+        raise ValueError(
+            f"make_mesh: device_order is {order}; give the id of each device once (repeated: "
+            f"{repeated or 'none'}, missing: {sorted(set(by_id) - set(order)) or 'none'}, unknown: "
+            f"{sorted(set(order) - set(by_id)) or 'none'})"
+        )
+    return np.array([by_id[each] for each in order], dtype=object)
+
+
+def _over_slices(
+    sizes: Mapping[str, int], slices: Mapping[str, int], devices: Sequence[Any]
+) -> np.ndarray:
+    present = len({getattr(device, "slice_index", 0) for device in devices})
+    faults = [
+        f"slices has '{axis}', which is no axis{did_you_mean(axis, sizes)}"
+        for axis in slices
+        if axis not in sizes
+    ]
+    faults += [
+        f"axis '{axis}' of size {sizes[axis]} cannot go over {count} slices "
+        f"({sizes[axis]} % {count} = {sizes[axis] % count})"
+        for axis, count in slices.items()
+        if axis in sizes and (count < 1 or sizes[axis] % count)
+    ]
+    if (asked := math.prod(slices.values())) != present:
+        faults.append(
+            f"slices {describe_mesh(slices)} are {asked}, {present} are present; their product "
+            "must be that"
+        )
+    raise_faults("make_mesh", faults)
+    within = [size // slices.get(axis, 1) for axis, size in sizes.items()]
+    across = [slices.get(axis, 1) for axis in sizes]
+    return mesh_utils.create_hybrid_device_mesh(within, across, devices)
 
 
 def _start_cpu_devices(count: int) -> None:

@@ -38,11 +38,13 @@ class Target(NamedTuple):
     Attributes:
       explicit: What splits each dimension over Explicit axes; None on a mesh without.
       auto: The same over Auto axes; None on a mesh without.
+      both: The same over all axes; None unless there are Explicit and Auto ones.
       faults: What was wrong, in sentences; `explicit` and `auto` hold what was right.
     """
 
     explicit: Placing | None
     auto: Placing | None
+    both: Placing | None
     faults: tuple[str, ...]
 
 
@@ -95,6 +97,9 @@ def place(who: str, label: str, x: jax.Array, axes: Sequence[MeshAxes], mesh: An
     if target.explicit is not None:
         need_set_mesh(who, x, mesh)
     with jax.extend.source_info_util.extend_name_stack(label):
+        if target.both is not None and not isinstance(x, jax.core.Tracer):
+            # Outside of jit each of the two operations below would undo the other.
+            return jax.device_put(x, target.both)
         if target.explicit is not None:
             x = jax.sharding.reshard(x, target.explicit)
         if target.auto is not None:
@@ -111,17 +116,17 @@ def _target(
     usable = usable_axes(shape, axes, mesh_sizes(mesh)) if faults else axes
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     faults += _kind_faults(what, usable, types)
-    explicit, auto = (
-        _of_kind(kind, usable, types, mesh) if kind in mesh.axis_types else None
-        for kind in (AxisType.Explicit, AxisType.Auto)
+    explicit, auto, both = (
+        _of_kinds(kinds, usable, types, mesh) if kinds <= set(mesh.axis_types) else None
+        for kinds in ({AxisType.Explicit}, {AxisType.Auto}, {AxisType.Explicit, AxisType.Auto})
     )
-    return Target(explicit, auto, tuple(faults))
+    return Target(explicit, auto, both, tuple(faults))
 
 
-def _of_kind(
-    kind: AxisType, axes: Sequence[MeshAxes], types: dict[str, AxisType], mesh: AnyMesh
+def _of_kinds(
+    kinds: set[AxisType], axes: Sequence[MeshAxes], types: dict[str, AxisType], mesh: AnyMesh
 ) -> Placing:
-    kept = [tuple(a for a in axes_tuple(each) if types[a] == kind) for each in axes]
+    kept = [tuple(a for a in axes_tuple(each) if types[a] in kinds) for each in axes]
     spec = PartitionSpec(*(each[0] if len(each) == 1 else each or None for each in kept))
     return NamedSharding(mesh, spec) if isinstance(mesh, Mesh) else spec
 

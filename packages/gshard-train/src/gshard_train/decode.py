@@ -18,8 +18,8 @@ from gshard_train.models.transformer import PAD_ID, DecodingState, EncoderDecode
 EOS_ID = 1
 IMPOSSIBLE = -1e9
 
-# Logical names for `rules_scope`: whole sentences are encoded, then each position of every hypothesis
-# is decoded by itself.
+# Logical names that vary, for `rules_scope`: whole sentences are encoded, then each position of
+# every hypothesis is decoded by itself.
 VARYING = ("batch", "target_length")
 
 
