@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gshard_annotate.inspector.annotations import Annotation, read_annotations
 from gshard_annotate.inspector.causes import Causes
 from gshard_annotate.inspector.chips import Chip, compact_sides, exchange_seconds, torus_sides
-from gshard_annotate.inspector.collectives import Collective, find_collectives, group_text
+from gshard_annotate.inspector.collectives import Collective, group_text, placed_collectives
 from gshard_annotate.inspector.costs import Work, count_work
 from gshard_annotate.inspector.flow import Flow
 from gshard_annotate.inspector.hlo import Instruction, Program
@@ -104,11 +104,10 @@ def _exchanges(
     chip: Chip | None,
 ) -> list[Exchange]:
     found = []
-    for one in find_collectives(final):
-        instruction = final.computations[_home(final, one)].instructions[one.instruction]
+    for one, instruction, fusion in placed_collectives(final):
         taking_part = _Group(instruction, axes)
         times = counts.counts.get(one.computation, 1)
-        cause = causes.of(one, instruction, taking_part.touched, taking_part.size)
+        cause = causes.of(one, fusion or instruction, taking_part.touched, taking_part.size)
         source = final.source(instruction) or cause.source
         seconds = None
         if chip:
@@ -152,15 +151,6 @@ class _Group:
         if not devices or self.rows is None or self.rows.max() >= len(devices):
             return compact_sides(self.size, chip)
         return torus_sides([devices[i] for i in self.rows[0]], chip)
-
-
-def _home(final: Program, one: Collective) -> str:
-    """The computation that holds the instruction itself, which may be inside a fusion."""
-    if one.instruction in final.computations[one.computation].instructions:
-        return one.computation
-    return next(
-        name for name, each in final.computations.items() if one.instruction in each.instructions
-    )
 
 
 def _sentence(one: Collective, source, complaint: str) -> str:

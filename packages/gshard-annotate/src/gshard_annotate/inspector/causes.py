@@ -86,9 +86,10 @@ class Causes:
             return Cause("", source=source)
         if not op_name:
             return self._at_result(one, axes)
-        operations = self._operations(op_name)
+        operations = self._operations(op_name, source)
         if not operations:
             return Cause("", source=source)
+        source = source or self.flow.program.source(operations[0])
         if op_name.endswith("/shard_map"):
             return Cause(f"shard_map at {place(source)}", source=source)
         if found.kind in _SUMS:
@@ -98,13 +99,12 @@ class Causes:
     def _at_annotation(self, found, op_name, label, source, axes) -> Cause:
         annotations = [
             self.annotations[Node(one).key]
-            for one in self._operations(op_name)
+            for one in self._operations(op_name, source)
             if Node(one).key in self.annotations
         ]
-        annotation = next((one for one in annotations if one.source == source), None)
-        annotation = annotation or (annotations[0] if annotations else None)
-        if annotation is None:
+        if not annotations:
             return Cause(f"{label} at {place(source)}" if source else label, source=source)
+        annotation = annotations[0]
         asked = annotation.asked or annotation.compiled
         if found.kind != "all-gather" or not asked.axes & set(axes) or self.flow is None:
             return Cause(str(annotation), source=source)
@@ -137,6 +137,8 @@ class Causes:
 
     def _elsewhere(self, found, operations, source, axes, group) -> Cause:
         operation, operand = self._reshard(found, operations, axes, group)
+        if source is None and operand is not None:
+            source = self.flow.program.source(operand.instruction)
         met = self._met([operation], axes, down=True)
         if operation.opcode in _WINDOWS and found.kind == "collective-permute":
             return Cause(met or f"window of {_called(operation)}", source=source)
@@ -267,12 +269,16 @@ class Causes:
             if self.flow.is_argument(other):
                 return _argument(other)
             if annotation := self.annotations.get(other.key):
-                return annotation.label
+                return str(annotation)
         at = place(self.flow.program.source(node.instruction))
         return f"the result of {_called(node.instruction)}{f' at {at}' if at else ''}"
 
-    def _operations(self, op_name: str) -> list[Instruction]:
-        return [one for name in _names(op_name) for one in self._by_name.get(name, ())]
+    def _operations(self, op_name: str, source: Source | None = None) -> list[Instruction]:
+        """The operations of this name before partitioning, those of the same line if there are."""
+        named = [one for name in _names(op_name) for one in self._by_name.get(name, ())]
+        if source is None or self.flow is None:
+            return named
+        return [one for one in named if self.flow.program.source(one) == source] or named
 
     def _neighbour(self, one: Instruction) -> tuple[str, Source | None]:
         """Name and line of the nearest operation around one that lost its own."""
@@ -302,7 +308,9 @@ def _argument(node: Node) -> str:
 
 
 def _called(one: Instruction) -> str:
-    return one.op_name.rpartition("/")[2] or one.opcode
+    """Its name in the user's program; what XLA made up by itself goes by its kind."""
+    name = one.op_name.rpartition("/")[2]
+    return one.opcode if not name or re.search(r"\.\d+$", name) else name
 
 
 def _axes(axes: Sequence[str]) -> str:

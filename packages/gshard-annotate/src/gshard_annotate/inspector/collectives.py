@@ -104,12 +104,28 @@ def expect_collectives(
 
 def find_collectives(program: Program) -> list[Collective]:
     """The collectives of a parsed program, in the text's order."""
-    inside = _fusions(program)
-    return [
-        _collective(program, one, kind, inside.get(one.computation))
-        for one in program
-        if (kind := one.opcode.removesuffix("-start")) in KINDS
-    ]
+    return [found for found, _, _ in placed_collectives(program)]
+
+
+def placed_collectives(
+    program: Program,
+) -> list[tuple[Collective, Instruction, Instruction | None]]:
+    """Each collective with its instruction, and with the fusion that it is in, if any."""
+    inside = {name: one for one in program if one.opcode == "fusion" for _, name in one.called()}
+    found, seen = [], set()
+    for one in program:
+        kind = one.opcode.removesuffix("-start")
+        if kind not in KINDS:
+            continue
+        fusion = inside.get(one.computation)
+        if fusion is not None:
+            # A TPU's asynchronous one stands in each fusion between its start and its end.
+            key = (fusion.computation, kind, one.attribute("channel_id"))
+            if key in seen:
+                continue
+            seen.add(key)
+        found.append((_collective(program, one, kind, fusion), one, fusion))
+    return found
 
 
 def group_text(one: Instruction) -> str:
@@ -145,13 +161,6 @@ def _collective(
 def _shape(arrays: Sequence[Array]) -> str:
     runs = [(str(array), len(list(same))) for array, same in itertools.groupby(arrays)]
     return ", ".join(one if count == 1 else f"{count} x {one}" for one, count in runs)
-
-
-def _fusions(program: Program) -> dict[str, Instruction]:
-    """The fusion around each computation that is the inside of one."""
-    return {
-        name: one for one in program if one.opcode == "fusion" for _, name in one.called()
-    }
 
 
 def _scatters(one: Instruction, fusion: Instruction) -> bool:
