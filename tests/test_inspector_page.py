@@ -231,6 +231,34 @@ def test_page_is_readable_without_scripts(opened, address, tmp_path):
         driver.quit()
 
 
+def test_page_of_a_layer_that_was_compiled(opened, tmp_path):
+    import jax
+    import jax.numpy as jnp
+    from flax import nnx
+
+    from gshard_annotate import make_mesh
+    from gshard_annotate.inspector.inspecting import inspect
+    from gshard_moe import MoELayer
+
+    definition, parameters = nnx.split(MoELayer(num_experts=8, embed=32, mlp=64, rngs=nnx.Rngs(0)))
+
+    def loss(parameters, x_GSM):
+        y_GSM, _ = nnx.merge(definition, parameters)(x_GSM, deterministic=True)
+        return jnp.sum(y_GSM**2)
+
+    mesh = make_mesh({"data": 2, "expert": 4})
+    report = inspect(jax.grad(loss), parameters, jnp.ones((8, 16, 32)), mesh=mesh, chip="v3")
+    screen(opened, 400)
+    opened.get(report.write_html(tmp_path / "layer.html").as_uri())
+    assert len(rows(opened, "values")) == len(report.values) > 10
+    assert len(rows(opened, "collectives")) == len(report.exchanges) > 2
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= 400
+    screen(opened, 1280)
+    for table in opened.find_elements("css selector", ".wide"):
+        assert opened.execute_script("return arguments[0].scrollWidth", table) <= 1280
+    assert opened.get_log("browser") == []
+
+
 def test_page_of_a_difference(opened, tmp_path):
     screen(opened, 400)
     opened.get(diff(REPORT, EMPTIER).write_html(tmp_path / "diff.html").as_uri())

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from gshard_annotate.inspector import command
+from gshard_annotate.inspector.report import Report
 
 SAMPLE = pathlib.Path(__file__).with_name("report.json")
 PROG = "python -m gshard_annotate.inspector"
@@ -31,6 +32,18 @@ def weighted(w, x):
 def shapes(mesh):
     assert mesh.shape == {"data": 2, "expert": 4}
     return jax.ShapeDtypeStruct((4, 6), jnp.float32), jax.ShapeDtypeStruct((8, 4), jnp.float32)
+
+
+def surprised(w, x):
+    return split(x, 0, ("data", "expert")) @ w
+
+
+def split_weights(mesh):
+    cut = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "expert"))
+    return (
+        jax.ShapeDtypeStruct((64, 512), jnp.float32, sharding=cut),
+        jax.ShapeDtypeStruct((4096, 64), jnp.float32),
+    )
 
 
 def zeros():
@@ -154,6 +167,14 @@ WRONG = {
         "--args broken_shapes raised ZeroDivisionError: integer division or modulo by zero "
         "(--traceback shows where)"
     ),
+    ("inspected_model:broken", *MESH, "--shapes", "f32[8]"): (
+        "inspected_model:broken raised ValueError: split: dimension 0 of x f32[8] cannot be split "
+        "over mesh axis 'exprt': the mesh has data=2, expert=4; did you mean 'expert'? "
+        "(--traceback shows where)"
+    ),
+    ("inspected_model:twice", *MESH, "--shapes", "f32[8]"): (
+        "inspected_model:twice raised RuntimeError: one thing and another (--traceback shows where)"
+    ),
     ("a:b", *MESH, "--json", "absent/report.json"): (
         "--json absent/report.json: there is no folder absent; make it first"
     ),
@@ -180,6 +201,80 @@ def test_a_mesh_of_other_devices_than_run_already(folder, capsys):
     assert refusal(capsys, "a:b", "--mesh", "data=3").startswith(
         "--mesh data=3: cpu_devices=3, but JAX already runs with 8 CPU devices; "
     )
+
+
+def test_a_report_as_text_page_and_json(folder, capsys):
+    arguments = ("inspected_model:exchange", *MESH, "--shapes", "f32[8,4,16]", "--chip", "v3")
+    assert command.run([*arguments, "--html", "a.html", "--json", "a.json"]) == 0
+    printed = capsys.readouterr().out
+    report = Report.from_json((folder / "a.json").read_text("utf-8"))
+    assert printed == f"{report}\nwritten: a.json\nwritten: a.html\n"
+    assert (folder / "a.html").read_text("utf-8") == report.html()
+    (one,) = report.exchanges
+    assert (one.collective.kind, one.collective.bytes, one.surprise) == ("all-to-all", 256, "")
+    assert one.source is not None
+    assert pathlib.Path(one.source.file).name == "inspected_model.py"
+    assert (report.title, report.mesh, report.chip) == (
+        "exchange", {"data": 2, "expert": 4}, "TPU v3 core",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["shapes", "inspected_model:shapes"])
+def test_arguments_from_a_function_that_is_given_the_mesh(folder, capsys, name):
+    assert command.run(["inspected_model:weighted", *MESH, "--args", name]) == 0
+    assert capsys.readouterr().out.startswith("weighted\nmesh data=2, expert=4 (8 CPU devices)")
+
+
+def test_what_is_no_tuple_is_the_one_argument_and_attributes_may_be_dotted(folder, capsys):
+    assert command.run(["inspected_model:Layer.apply", *MESH, "--args", "zeros"]) == 0
+    assert "COLLECTIVES: 1 all-to-all; 256 B on a device\n" in capsys.readouterr().out
+
+
+def test_a_difference_is_printed_and_stands_on_top_of_the_page(folder, capsys):
+    exchange = ["inspected_model:exchange", *MESH, "--shapes", "f32[8,4,16]"]
+    assert command.run([*exchange, "--json", "a.json"]) == 0
+    capsys.readouterr()
+    assert command.run([*exchange, "--diff", "a.json", "--html", "b.html"]) == 0
+    assert capsys.readouterr().out == (
+        "exchange: before and after\n\nNO DIFFERENCE\nwritten: b.html\n"
+    )
+    assert "<h2>What changed</h2>" in (folder / "b.html").read_text("utf-8")
+    exchange[-1] = "f32[8,4,32]"
+    assert command.run([*exchange, "--diff", "a.json", "--json", "a.json"]) == 0
+    assert "COLLECTIVES: 1 changed\n" in capsys.readouterr().out
+    assert Report.from_json((folder / "a.json").read_text("utf-8")).values[0].shape == "f32[8,4,32]"
+
+
+def test_surprises_fail_when_that_is_wanted(folder, capsys):
+    surprised = ["inspected_model:surprised", *MESH, "--args", "split_weights"]
+    assert command.run(surprised) == 0
+    assert command.run([*surprised, "--fail-on-surprise"]) == 1
+    assert "SURPRISES (1)\n  1. all-gather of " in capsys.readouterr().out
+    calm = ["inspected_model:exchange", *MESH, "--shapes", "f32[8,4,16]", "--fail-on-surprise"]
+    assert command.run(calm) == 0
+
+
+def test_traceback_is_shown_when_wanted(folder, capsys):
+    arguments = ["inspected_model:twice", *MESH, "--shapes", "f32[8]", "--traceback"]
+    assert command.run(arguments) == 2
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert any("inspected_model.py" in line for line in lines)
+    assert last == f"{PROG}: inspected_model:twice raised RuntimeError: one thing and another"
+
+
+@pytest.mark.slow
+def test_an_absent_tpu(folder, capsys):
+    """In this process: the TPU compiler serves one process at a time."""
+    pytest.importorskip("libtpu")
+    arguments = ("inspected_model:exchange", "--shapes", "f32[32,16,16]", "--topology", "v3:4x4")
+    assert command.run([*arguments, "--mesh", "data=2,expert=-1"]) == 0
+    printed = capsys.readouterr().out
+    assert "mesh data=2, expert=16 (32 TPU devices), chip TPU v3 core, compiled in " in printed
+    for mesh in ("data=2,expert=4", "data=0,expert=-1", "data=-1,expert=-1", "data=5,expert=-1"):
+        assert refusal(capsys, *arguments, "--mesh", mesh) == (
+            f"--mesh {mesh}: v3:4x4 has 32 devices; the sizes must multiply to that, "
+            "and one may be -1: what is left"
+        )
 
 
 def started(folder, *arguments):

@@ -125,6 +125,14 @@ def test_a_collective_of_another_kind_or_over_other_axes_is_another_one():
     ]
 
 
+def test_a_collective_over_an_axis_that_grew_is_the_same():
+    gather, *_ = BEFORE.exchanges
+    grown = changed(gather, group_size=16, collective=changed(gather.collective, bytes=2**25))
+    assert said(diff(with_exchanges(gather), with_exchanges(grown))) == [
+        ("changed", "all-gather", 2**25)
+    ]
+
+
 def test_a_function_that_was_edited_keeps_its_collectives():
     _, there, *_ = BEFORE.exchanges
     renamed = changed(moved(there, 9), collective=changed(there.collective, op_name="jit(g)/dot"))

@@ -8,7 +8,7 @@ from gshard_annotate.inspector.page_figures import cut_drawing, memory_bar, mesh
 from gshard_annotate.inspector.report import Report, Source
 
 REPORT = Report.from_json(pathlib.Path(__file__).with_name("report.json").read_text("utf-8"))
-_VOID = {"meta", "link", "input", "br", "rect"}
+_VOID = {"wbr", "meta", "link", "input", "br", "rect"}
 
 
 class _Elements(HTMLParser):
@@ -172,3 +172,9 @@ def test_memory_bar_counts_donated_results_once_and_marks_the_limit():
         ("limit", "80.000", "2"),
     ]
     assert "Too much by 200 B: it will not fit." in text
+
+
+def test_memory_bar_shows_what_is_used_when_the_limit_is_far_away():
+    text = memory_bar(dataclasses.replace(REPORT.memory, limit=2**40))
+    assert 'class="arguments" height="100%" x="0.000%" width="68.965%"' in text
+    assert "The bar shows what is used; 1 TiB free." in text

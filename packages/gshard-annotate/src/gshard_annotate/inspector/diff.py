@@ -143,7 +143,8 @@ def match(
 
 
 def _run(one: Exchange) -> tuple[Hashable, ...]:
-    return one.collective.kind, one.mesh_axes, one.group_size
+    # The groups of a mesh axis grow with the axis; without axes their size is all there is.
+    return one.collective.kind, one.mesh_axes or one.group_size
 
 
 def _amount(one: Exchange) -> tuple[Hashable, ...]:

@@ -81,7 +81,9 @@ def memory_bar(memory: Memory) -> str:
         ("temporaries", "temporaries", memory.temporaries),
     ]
     segments: list[Segment] = [(kind, name, each, size(each)) for kind, name, each in held]
-    total = max(memory.peak, sum(each for _, _, each in held), memory.limit or 0)
+    used = max(memory.peak, sum(each for _, _, each in held))
+    # Against a limit that is far away nothing could be seen.
+    total = max(used, memory.limit or 0) if 50 * used > (memory.limit or 0) else used
     title = f"Memory at its peak, {size(memory.peak)}"
     note = ""
     if memory.limit:
@@ -90,6 +92,8 @@ def memory_bar(memory: Memory) -> str:
         note = (
             f"{size(left)} free." if left >= 0 else f"Too much by {size(-left)}: it will not fit."
         )
+        if total < memory.limit:
+            note = f"The bar shows what is used; {note}"
         note = f'<p class="small {"soft" if left >= 0 else "warn"}">{note}</p>'
     return _bar(title, segments, total, memory.limit) + note
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from html import escape
 
-from gshard_annotate.inspector.cuts import same
+from gshard_annotate.inspector.cuts import brief, same
 from gshard_annotate.inspector.page_figures import cut_drawing
 from gshard_annotate.inspector.quantities import duration, percent, place, size
 from gshard_annotate.inspector.report import Exchange, Report, Source, Value
 from gshard_annotate.inspector.text import axes_of
 
+_LONGEST_UNBROKEN = 24
 # A heading, and whether its column holds numbers.
 Heading = tuple[str, bool]
 
@@ -78,6 +79,11 @@ def cell(text: str, value: float | None = None) -> str:
     )
 
 
+def wrapping(text: str) -> str:
+    """Text that may go on in the next line behind a comma and in front of a bracket."""
+    return escape(text).replace(",", ",<wbr>").replace("[", "<wbr>[")
+
+
 def source_line(source: Source | None) -> str:
     """A line of the program with its folder, and the function under it."""
     if source is None:
@@ -108,7 +114,7 @@ def _exchange_row(position: int, one: Exchange, timed: bool) -> str:
 def _cause(one: Exchange) -> str:
     made = one.collective
     cause = one.cause.removesuffix(f" at {place(one.source)}")
-    shown = f"<code>{escape(cause)}</code>" if cause else ""
+    shown = f"<code>{wrapping(cause)}</code>" if cause else ""
     facts = "".join(
         f"<code>{escape(text)}</code>"
         for text in (made.shape, made.computation, made.op_name)
@@ -118,13 +124,12 @@ def _cause(one: Exchange) -> str:
 
 
 def _value_row(position: int, value: Value, mesh: dict[str, int], sourced: bool) -> str:
-    asked = "open" if value.asked is None else f"<code>{escape(value.asked)}</code>"
     drawing = cut_drawing(value.shape, value.compiled or value.asked, mesh)
     times = f' <span class="soft">× {value.times:,}</span>' if value.times != 1 else ""
     cells = [
-        f'<th scope="row"><code>{escape(value.name)}</code>{times}</th>',
+        f'<th scope="row"><code>{wrapping(value.name)}</code>{times}</th>',
         cell(f"<code>{escape(value.shape)}</code>{drawing}"),
-        cell(asked),
+        cell("open" if value.asked is None else _sharding(value.asked, value.shape)),
         cell(_compiled(value)),
         cell(size(value.bytes), value.bytes),
         cell(size(value.bytes_per_device), value.bytes_per_device),
@@ -139,7 +144,13 @@ def _compiled(value: Value) -> str:
         return '<span class="soft">not there</span>'
     if same(value.asked, value.compiled):
         return '<span class="soft">as asked</span>'
-    return f"<code>{escape(value.compiled)}</code>"
+    return _sharding(value.compiled, value.shape)
+
+
+def _sharding(sharding: str, shape: str) -> str:
+    short = brief(sharding, shape)
+    whole = ' class="whole"' if len(short) <= _LONGEST_UNBROKEN else ""
+    return f'<code title="{escape(sharding)}"{whole}>{escape(short)}</code>'
 
 
 def _row(anchor: str, first: str, wrong: str, cells: Sequence[str]) -> str:

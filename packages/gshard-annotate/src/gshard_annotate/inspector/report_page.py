@@ -29,8 +29,9 @@ _HOW_TO_READ = (
     ),
     (
         "Asked, compiled",
-        "the sharding that the program asks for, and the one that the compiler chose. An open "
-        "value was left to the compiler.",
+        "the sharding that the program asks for, and the one that the compiler chose: "
+        "[data,-] is P(&#x27;data&#x27;, None), whole is P(). An open value was left to the "
+        "compiler.",
     ),
     (
         "Cut",
