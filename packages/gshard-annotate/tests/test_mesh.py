@@ -90,3 +90,56 @@ def test_cpu_devices_in_a_fresh_process():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "6 cpu\n", done.stderr
+
+
+def ids(mesh):
+    return [[device.id for device in row] for row in mesh.devices]
+
+
+def test_device_order():
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    mesh = make_mesh({"data": 2, "expert": -1}, device_order=order)
+    assert ids(mesh) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert mesh.axis_types == (AxisType.Auto,) * 2
+    assert ids(make_mesh({"data": 2, "expert": 4}, device_order=[order[:4], order[4:]])) == ids(
+        mesh
+    )
+
+
+def test_device_order_that_is_none(refused):
+    with refused(
+        "make_mesh: device_order is [0, 1, 2, 3, 4, 5, 5, 9]; give the id of each device once "
+        "(repeated: [5], missing: [6, 7], unknown: [9])"
+    ):
+        make_mesh({"data": 8}, device_order=[0, 1, 2, 3, 4, 5, 5, 9])
+
+
+class SliceDevice:
+    """Stands in for a device of a machine of two slices."""
+
+    platform = device_kind = "cpu"
+
+    def __init__(self, number):
+        self.id, self.slice_index, self.process_index = number, number % 2, number % 2
+
+    def __repr__(self):
+        return f"device {self.id}"
+
+
+def test_slices():
+    devices = [SliceDevice(number) for number in range(8)]
+    mesh = make_mesh({"data": 4, "expert": 2}, devices=devices, slices={"data": 2})
+    # The first half of the data axis lies on one slice, the second half on the other.
+    slices = [[device.slice_index for device in row] for row in mesh.devices]
+    assert slices == [[0, 0], [0, 0], [1, 1], [1, 1]]
+    assert sorted(device.id for device in mesh.devices.flat) == list(range(8))
+
+
+def test_slices_that_do_not_fit(refused):
+    with refused(
+        "make_mesh: 3 faults:\n"
+        "  slices has 'dat', which is no axis; did you mean 'data'?\n"
+        "  axis 'expert' of size 2 cannot go over 3 slices (2 % 3 = 2)\n"
+        "  slices dat=2, expert=3 make 6, but the devices lie on 1; their product must be that"
+    ):
+        make_mesh({"data": 4, "expert": 2}, slices={"dat": 2, "expert": 3})

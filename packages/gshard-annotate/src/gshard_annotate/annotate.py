@@ -142,32 +142,33 @@ def annotate(
     scope = current_scope()
     rules = rules or (scope.rules if scope else DEFAULT_RULES)
     mesh = find_mesh("annotate", mesh)
-    if faults := names_faults(x.shape, x.dtype, names, rules):
+    faults, label, axes = _meaning(x.shape, x.dtype, names, rules, mesh)
+    if faults:
         report_faults("annotate", faults)
         return x
     if scope and (faults := scope.size_faults(names, x.shape)):
         report_faults("annotate", faults)
-    if mesh is None:
-        return x
-    label, axes = _meaning(names, rules, mesh)
-    return place("annotate", label, x, axes, mesh)
-
-
-@functools.lru_cache(maxsize=8192)
-def names_faults(
-    shape: tuple[int, ...], dtype: Any, names: tuple[str | None, ...], rules: Rules
-) -> tuple[str, ...]:
-    """What is wrong with naming the dimensions of `x`, an array of this type, so."""
-    what = f"x {describe(jax.ShapeDtypeStruct(shape, dtype))}"
-    return tuple(rules.names_faults(what, shape, names))
+    return x if mesh is None else place("annotate", label, x, axes, mesh)
 
 
 @functools.lru_cache(maxsize=8192)
 def _meaning(
-    names: tuple[str | None, ...], rules: Rules, mesh: AnyMesh
-) -> tuple[str, tuple[MeshAxes, ...]]:
+    shape: tuple[int, ...],
+    dtype: Any,
+    names: tuple[str | None, ...],
+    rules: Rules,
+    mesh: AnyMesh | None,
+) -> tuple[list[str], str, tuple[MeshAxes, ...]]:
+    """What is wrong with the names, the annotation's label, and the mesh axes that they mean.
+
+    Without a mesh (one device) nothing is split, but a wrong name is still wrong.
+    """
+    what = f"x {describe(jax.ShapeDtypeStruct(shape, dtype))}"
+    if faults := rules.names_faults(what, shape, names):
+        return faults, "", ()
     label = f"annotate[{','.join(name or '-' for name in names)}]"
-    return label, tuple(rules.mesh_axes(name, mesh) for name in names)
+    axes = () if mesh is None else tuple(rules.mesh_axes(name, mesh) for name in names)
+    return [], label, axes
 
 
 def _split(

@@ -123,13 +123,15 @@ def _over_slices(
     ]
     if (asked := math.prod(slices.values())) != present:
         faults.append(
-            f"slices {describe_mesh(slices)} are {asked}, {present} are present; their product "
-            "must be that"
+            f"slices {describe_mesh(slices)} make {asked}, but the devices lie on {present}; "
+            "their product must be that"
         )
     raise_faults("make_mesh", faults)
     within = [size // slices.get(axis, 1) for axis, size in sizes.items()]
     across = [slices.get(axis, 1) for axis in sizes]
-    return mesh_utils.create_hybrid_device_mesh(within, across, devices)
+    return mesh_utils.create_hybrid_device_mesh(
+        within, across, devices, allow_split_physical_axes=True
+    )
 
 
 def _start_cpu_devices(count: int) -> None:

@@ -101,6 +101,13 @@ class Rules:
             if axis not in sizes and axis not in self.optional_axes
         ] + self.unknown_names("varying", varying)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:  # every annotation asks for it
+        return hash((self.pairs, self.optional_axes, self.varying))
+
     @functools.cached_property
     def _by_name(self) -> dict[str, MeshAxes]:
         by_name: dict[str, MeshAxes] = {}

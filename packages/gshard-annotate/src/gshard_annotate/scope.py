@@ -23,7 +23,7 @@ class Scope:
     Attributes:
       rules: What logical names mean.
       mesh: Where arrays go.
-      varying: Logical names that may have several sizes, beside those of `rules`.
+      varying: Logical names that may have several sizes.
     """
 
     rules: Rules
@@ -33,21 +33,18 @@ class Scope:
 
     def size_faults(self, names: Names, shape: Sequence[int]) -> list[str]:
         """One sentence per name that had another size before; fixes the size of new names."""
-        if len(names) != len(shape):
-            return []
-        return [
-            fault
-            for name, size in zip(names, shape, strict=True)
-            if name is not None and (fault := self._size_fault(name, size))
-        ]
-
-    def _size_fault(self, name: str, size: int) -> str:
-        if (known := self._sizes.get(name)) is None:
-            if name not in self.varying and name not in self.rules.varying:
+        faults = []
+        for name, size in zip(names, shape, strict=False):
+            if name is None or name in self.varying:
+                continue
+            known = self._sizes.get(name)
+            if known is None:
                 self._sizes[name] = size, calling_line()
-            return ""
-        if known[0] == size:
-            return ""
+            elif known[0] != size:
+                faults.append(self._size_fault(name, size, known))
+        return faults
+
+    def _size_fault(self, name: str, size: int, known: tuple[int, Line]) -> str:
         return (
             f"'{name}' is {known[0]} at {known[1]} and {size} at {calling_line()}: "
             "are the dimensions swapped? If it may vary, enter "
@@ -80,7 +77,7 @@ def rules_scope(
       ValueError: Rules that name mesh axes which the mesh lacks; names in `varying` without a rule.
     """
     report_faults("rules_scope", rules.faults(mesh, varying))
-    scope = Scope(rules, mesh, frozenset(varying))
+    scope = Scope(rules, mesh, frozenset(varying).union(rules.varying))
     token = _SCOPE.set(scope)
     try:
         yield scope
