@@ -1,6 +1,8 @@
 """GShard's sharding annotations for JAX: say which dimension is split, XLA does the rest."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from gshard_annotate.annotate import annotate as annotate
 from gshard_annotate.annotate import mesh_split as mesh_split
@@ -27,4 +29,18 @@ from gshard_annotate.trees import tree_shardings as tree_shardings
 from gshard_annotate.trees import tree_specs as tree_specs
 from gshard_annotate.uneven import pad_to_split as pad_to_split
 
+if TYPE_CHECKING:
+    from gshard_annotate.inspector.diff import diff as diff
+    from gshard_annotate.inspector.inspecting import inspect as inspect
+    from gshard_annotate.inspector.report import Report as Report
+
+# Loaded when asked for: whoever annotates only does not wait for them.
+_LATER = {"Report": "report", "diff": "diff", "inspect": "inspecting"}
+
 __version__ = version("gshard-annotate")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.inspector.{_LATER[name]}"), name)

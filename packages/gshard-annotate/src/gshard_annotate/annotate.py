@@ -23,7 +23,15 @@ from gshard_annotate.checks import (
     mesh_sizes,
     report_faults,
 )
-from gshard_annotate.placement import AnyMesh, find_mesh, need_array, place
+from gshard_annotate.placement import (
+    AnyMesh,
+    Target,
+    find_mesh,
+    find_target,
+    need_array,
+    place,
+    place_at,
+)
 from gshard_annotate.rules import DEFAULT_RULES, Names, Rules
 from gshard_annotate.scope import current_scope
 
@@ -142,13 +150,13 @@ def annotate(
     scope = current_scope()
     rules = rules or (scope.rules if scope else DEFAULT_RULES)
     mesh = find_mesh("annotate", mesh)
-    faults, label, axes = _meaning(x.shape, x.dtype, names, rules, mesh)
+    faults, target = _meaning(x.shape, x.dtype, names, rules, mesh)
     if faults:
         report_faults("annotate", faults)
         return x
     if scope and (faults := scope.size_faults(names, x.shape)):
         report_faults("annotate", faults)
-    return x if mesh is None else place("annotate", label, x, axes, mesh)
+    return x if mesh is None or target is None else place_at("annotate", x, target, mesh)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -158,17 +166,19 @@ def _meaning(
     names: tuple[str | None, ...],
     rules: Rules,
     mesh: AnyMesh | None,
-) -> tuple[list[str], str, tuple[MeshAxes, ...]]:
-    """What is wrong with the names, the annotation's label, and the mesh axes that they mean.
+) -> tuple[list[str], Target | None]:
+    """What is wrong with the names, or the target that they mean; found once, then kept.
 
     Without a mesh (one device) nothing is split, but a wrong name is still wrong.
     """
     what = f"x {describe(jax.ShapeDtypeStruct(shape, dtype))}"
     if faults := rules.names_faults(what, shape, names):
-        return faults, "", ()
+        return faults, None
+    if mesh is None:
+        return [], None
     label = f"annotate[{','.join(name or '-' for name in names)}]"
-    axes = () if mesh is None else tuple(rules.mesh_axes(name, mesh) for name in names)
-    return [], label, axes
+    axes = tuple(rules.mesh_axes(name, mesh) for name in names)
+    return [], find_target(label, shape, dtype, axes, mesh)
 
 
 def _split(

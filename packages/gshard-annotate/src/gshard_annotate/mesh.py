@@ -81,8 +81,9 @@ def topology_devices(name: str, *, num_slices: int = 1) -> list[Any]:
     return list(topology.devices)
 
 
-# Otherwise the TPU compiler asks the network what machine it is on.
+# Otherwise the TPU compiler asks the network what machine it is on, and lets one process in.
 _NO_TPU_HERE = {
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v4-8",
     "TPU_WORKER_HOSTNAMES": "localhost",

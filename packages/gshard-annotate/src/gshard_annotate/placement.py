@@ -36,12 +36,14 @@ class Target(NamedTuple):
     Inside `jax.set_mesh` and `shard_map` JAX knows the mesh, and a PartitionSpec is enough.
 
     Attributes:
+      label: What the operation is called in profiles and compiled programs.
       explicit: What splits each dimension over Explicit axes; None on a mesh without.
       auto: The same over Auto axes; None on a mesh without.
       both: The same over all axes; None unless there are Explicit and Auto ones.
       faults: What was wrong, in sentences; `explicit` and `auto` hold what was right.
     """
 
+    label: str
     explicit: Placing | None
     auto: Placing | None
     both: Placing | None
@@ -91,12 +93,16 @@ def place(who: str, label: str, x: jax.Array, axes: Sequence[MeshAxes], mesh: An
     Raises:
       ValueError: Everything that is wrong with the axes, at once.
     """
-    target = _target(x.shape, x.dtype, tuple(axes), mesh)
+    return place_at(who, x, find_target(label, x.shape, x.dtype, tuple(axes), mesh), mesh)
+
+
+def place_at(who: str, x: jax.Array, target: Target, mesh: AnyMesh) -> jax.Array:
+    """`x` at a target that was found before for its shape."""
     if target.faults:
         report_faults(who, target.faults)
     if target.explicit is not None:
         need_set_mesh(who, x, mesh)
-    with jax.extend.source_info_util.extend_name_stack(label):
+    with jax.extend.source_info_util.extend_name_stack(target.label):
         if target.both is not None and not isinstance(x, jax.core.Tracer):
             # Outside of jit each of the two operations below would undo the other.
             return jax.device_put(x, target.both)
@@ -108,9 +114,10 @@ def place(who: str, label: str, x: jax.Array, axes: Sequence[MeshAxes], mesh: An
 
 
 @functools.lru_cache(maxsize=8192)
-def _target(
-    shape: tuple[int, ...], dtype: Any, axes: tuple[MeshAxes, ...], mesh: AnyMesh
+def find_target(
+    label: str, shape: tuple[int, ...], dtype: Any, axes: tuple[MeshAxes, ...], mesh: AnyMesh
 ) -> Target:
+    """What to hand to JAX for an array of this type; found once, then kept."""
     what = f"x {describe(jax.ShapeDtypeStruct(shape, dtype))}"
     faults = spec_faults(what, shape, axes, mesh_sizes(mesh))
     usable = usable_axes(shape, axes, mesh_sizes(mesh)) if faults else axes
@@ -120,7 +127,7 @@ def _target(
         _of_kinds(kinds, usable, types, mesh) if kinds <= set(mesh.axis_types) else None
         for kinds in ({AxisType.Explicit}, {AxisType.Auto}, {AxisType.Explicit, AxisType.Auto})
     )
-    return Target(explicit, auto, both, tuple(faults))
+    return Target(label, explicit, auto, both, tuple(faults))
 
 
 def _of_kinds(

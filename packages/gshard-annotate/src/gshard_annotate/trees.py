@@ -47,7 +47,8 @@ def annotate_tree(
     if mesh is None:
         return tree
     placed = [
-        place("annotate_tree", f"annotate_tree[{_path(path)}]", leaf, each, mesh)
+        # Slashes part the operations in a name.
+        place("annotate_tree", f"annotate_tree[{_path(path, '.')}]", leaf, each, mesh)
         for (path, leaf), each in zip(leaves, axes, strict=True)
     ]
     return treedef.unflatten(placed)
@@ -144,8 +145,8 @@ def _describe(path: Any, leaf: Any) -> str:
     return f"{_path(path)} {describe(leaf)}".strip()
 
 
-def _path(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
+def _path(path: Any, separator: str = "/") -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=separator)
 
 
 def _names_leaves(who: str, names_tree: Any, treedef: Any) -> list[Any]:
