@@ -5,24 +5,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gshard_annotate.inspector.annotated_flow import AnnotatedFlow
 from gshard_annotate.inspector.annotations import Annotation, read_annotations
-from gshard_annotate.inspector.causes import Causes
+from gshard_annotate.inspector.causes import Causes, Crossing
 from gshard_annotate.inspector.chips import Chip, compact_sides, exchange_seconds, torus_sides
 from gshard_annotate.inspector.collectives import Collective, group_text, placed_collectives
 from gshard_annotate.inspector.costs import Work, count_work
 from gshard_annotate.inspector.flow import Flow
+from gshard_annotate.inspector.groups import group_axes, groups, pair_axes, touched_axes
 from gshard_annotate.inspector.hlo import Instruction, Program
 from gshard_annotate.inspector.loops import Runs, runs
 from gshard_annotate.inspector.quantities import place, plural, size
 from gshard_annotate.inspector.report import Cost, Exchange, Memory, Report
-from gshard_annotate.inspector.shardings import (
-    Axes,
-    group_axes,
-    groups,
-    pair_axes,
-    sdy_meshes,
-    touched_axes,
-)
+from gshard_annotate.inspector.shardings import Axes, sdy_meshes
 from gshard_annotate.inspector.values import annotation_values, arguments, leaf_value, results
 
 
@@ -63,7 +58,8 @@ def analyse(
     annotations = read_annotations(dump.before, flow) if dump and flow else []
     before = dump.before if dump else None
     given, made = arguments(compiled, final, before, axes), results(compiled, before, axes)
-    causes = Causes(final, flow, annotations, [(leaf.name, leaf.asked) for leaf in made])
+    asked = [(leaf.name, leaf.asked) for leaf in made]
+    causes = Causes(final, AnnotatedFlow(flow, annotations, asked) if flow else None)
     work = count_work(final, counts, chip, platform)
     exchanges = _exchanges(final, counts, causes, axes, devices, chip)
     cost = _cost(work, exchanges, chip)
@@ -107,7 +103,9 @@ def _exchanges(
     for one, instruction, fusion in placed_collectives(final):
         taking_part = _Group(instruction, axes)
         times = counts.counts.get(one.computation, 1)
-        cause = causes.of(one, fusion or instruction, taking_part.touched, taking_part.size)
+        cause = causes.of(
+            Crossing(one, fusion or instruction, taking_part.touched, taking_part.size)
+        )
         source = final.source(instruction) or cause.source
         seconds = None
         if chip:
@@ -190,7 +188,8 @@ def _cost(work: Work, exchanges: Sequence[Exchange], chip: Chip | None) -> Cost:
 def _memory(compiled: Any, chip: Chip | None) -> Memory:
     sizes = compiled.memory_analysis()
     parts = [
-        getattr(sizes, f"{name}_size_in_bytes", 0) for name in ("argument", "output", "temp", "alias")
+        getattr(sizes, f"{name}_size_in_bytes", 0)
+        for name in ("argument", "output", "temp", "alias")
     ]
     given, made, temporary, aliased = parts
     return Memory(

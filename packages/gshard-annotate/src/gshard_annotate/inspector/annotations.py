@@ -111,7 +111,9 @@ def difference(
         why = f"; {_sizes(sizes)} does not divide" if sizes else ""
         return f"asked {asked}, compiled {compiled}{why}"
     sizes = uneven(array, compiled)
-    padded = [f"{size} over {parts}: padded to {-(-size // parts) * parts}" for size, parts in sizes]
+    padded = [
+        f"{size} over {parts}: padded to {-(-size // parts) * parts}" for size, parts in sizes
+    ]
     return ", ".join(padded)
 
 
@@ -130,9 +132,9 @@ def _sizes(sizes: Iterable[tuple[int, int]]) -> str:
 
 def _annotated(program: Iterable[Instruction], opcode: str) -> Iterable[Instruction]:
     for one in program:
-        if one.opcode == opcode and label_of(one.op_name):
-            if opcode == "copy" or one.attribute("custom_call_target") == '"Sharding"':
-                yield one
+        asks = opcode == "copy" or one.attribute("custom_call_target") == '"Sharding"'
+        if one.opcode == opcode and asks and label_of(one.op_name):
+            yield one
 
 
 def _key(program: Program | None, one: Instruction) -> tuple:

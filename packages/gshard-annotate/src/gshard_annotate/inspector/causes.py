@@ -10,23 +10,24 @@ convolution or a window over a split dimension needs. Everything else is a surpr
 array that is gathered whole over mesh axes over which an annotation splits it.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gshard_annotate.inspector.annotations import Annotation, label_of
+from gshard_annotate.inspector.annotated_flow import AnnotatedFlow, called
+from gshard_annotate.inspector.annotations import label_of
 from gshard_annotate.inspector.collectives import Collective
-from gshard_annotate.inspector.flow import ELEMENTWISE, SAME_VALUE, Flow, Node
+from gshard_annotate.inspector.flow import Flow, Node
 from gshard_annotate.inspector.hlo import Instruction, Program, Source
 from gshard_annotate.inspector.quantities import place
-from gshard_annotate.inspector.shardings import Placement
 
 # The last part of an operation's name when the user wrote the collective.
 _WRITTEN = re.compile(
     r"/(p(sum|max|min|mean|permute|broadcast|swapaxes)\w*|all_gather\w*|all_to_all"
     r"|ragged_all_to_all|reduce_scatter|psum_scatter|unreduced_\w+)$"
 )
-_ANY_LABEL = re.compile(r"/(\w+\[[^/\]]*\])\)*/")
+_LABEL = re.compile(r"/(\w+\[[^/\]]*\])\)*/")
 _WINDOWS = ("convolution", "reduce-window", "select-and-scatter")
 _SUMS = ("all-reduce", "reduce-scatter")
 
@@ -38,7 +39,7 @@ class Cause(NamedTuple):
       text: The annotations or arguments that caused it, in words; empty when not known.
       surprise: The complaint when nobody asked for it, to be put behind `all-gather of 64 MiB at
         layers.py:88`; else empty.
-      source: The line, where the collective itself has none.
+      source: The line.
     """
 
     text: str
@@ -46,271 +47,190 @@ class Cause(NamedTuple):
     source: Source | None = None
 
 
+class Crossing(NamedTuple):
+    """A collective of the compiled program.
+
+    Attributes:
+      found: The collective.
+      instruction: The instruction, or the fusion that it is in.
+      axes: The mesh axes over which it goes, whole or in part.
+      group: How many devices exchange.
+    """
+
+    found: Collective
+    instruction: Instruction
+    axes: tuple[str, ...]
+    group: int
+
+
 class Causes:
     """Finds the cause of each collective of one program.
 
     Args:
       final: The compiled program.
-      flow: The program before partitioning, with shardings; None when it could not be seen.
-      annotations: Its annotations.
-      results: Name of each result, with the sharding that was asked for it.
+      before: The program before partitioning; None when it could not be seen.
     """
 
-    def __init__(
-        self,
-        final: Program,
-        flow: Flow | None,
-        annotations: Sequence[Annotation],
-        results: Sequence[tuple[str, Placement | None]],
-    ):
-        self.final, self.flow, self.results = final, flow, results
-        self.annotations = {one.node.key: one for one in annotations}
-        self._final_flow = Flow(final, flow.axes if flow else {})
-        self._by_name: dict[str, list[Instruction]] = {}
-        for one in flow.program if flow else ():
-            for name in _names(one.op_name):
-                self._by_name.setdefault(name, []).append(one)
+    def __init__(self, final: Program, before: AnnotatedFlow | None):
+        self._final, self._before = Flow(final, {}), before
 
-    def of(self, found: Collective, one: Instruction, axes: tuple[str, ...], group: int) -> Cause:
-        """The cause of a collective over these mesh axes, in groups of this size."""
-        op_name, source = found.op_name, self.final.source(one)
+    def of(self, crossing: Crossing) -> Cause:
+        """Why there is this collective."""
+        op_name = crossing.found.op_name
+        source = self._final.program.source(crossing.instruction)
+        if self._before is None:
+            return _named(op_name, source) or Cause("", source=source)
         if not op_name:
-            op_name, source = self._neighbour(one)
-        if label := label_of(op_name):
-            return self._at_annotation(found, op_name, label, source, axes)
-        if _WRITTEN.search(op_name):
-            labels = _ANY_LABEL.findall(op_name)
-            name = labels[-1] if labels else op_name.rpartition("/")[2]
-            return Cause(f"{name} at {place(source)}" if source else name, source=source)
-        if self.flow is None:
-            return Cause("", source=source)
-        if not op_name:
-            return self._at_result(one, axes)
-        operations = self._operations(op_name, source)
-        if not operations:
-            return Cause("", source=source)
-        source = source or self.flow.program.source(operations[0])
-        if op_name.endswith("/shard_map"):
-            return Cause(f"shard_map at {place(source)}", source=source)
-        if found.kind in _SUMS:
-            return Cause(self._met(operations, axes, down=False), source=source)
-        return self._elsewhere(found, operations, source, axes, group)
+            if (number := self._result_of(crossing.instruction)) is not None:
+                return self._at_result(self._before, number, crossing.axes)
+            op_name, source = self._neighbour(self._before, crossing.instruction)
+        if label_of(op_name):
+            return self._at_annotation(self._before, crossing, op_name, source)
+        return _named(op_name, source) or self._at_operation(
+            self._before, crossing, op_name, source
+        )
 
-    def _at_annotation(self, found, op_name, label, source, axes) -> Cause:
+    def _at_annotation(self, before: AnnotatedFlow, crossing, op_name, source) -> Cause:
         annotations = [
-            self.annotations[Node(one).key]
-            for one in self._operations(op_name, source)
-            if Node(one).key in self.annotations
+            annotation
+            for one in before.operations(op_name, source)
+            if (annotation := before.annotations.get(Node(one).key))
         ]
         if not annotations:
+            label = label_of(op_name)
             return Cause(f"{label} at {place(source)}" if source else label, source=source)
         annotation = annotations[0]
         asked = annotation.asked or annotation.compiled
-        if found.kind != "all-gather" or not asked.axes & set(axes) or self.flow is None:
+        if crossing.found.kind != "all-gather" or not asked.axes & set(crossing.axes):
             return Cause(str(annotation), source=source)
-        before = [self.flow.placement(node) for node in self.flow.sources(annotation.node)]
-        come = next((str(one) for one in before if one.axes & set(axes)), "split otherwise")
+        lies = [before.flow.placement(node) for node in before.flow.sources(annotation.node)]
+        lies = [str(one) for one in lies if one.axes & set(crossing.axes)] or ["split otherwise"]
         complaint = (
-            f"{annotation.label} asks for {asked} of what is {come}; "
-            f"it is gathered over {_axes(axes)} first instead of exchanging parts"
+            f"{annotation.label} asks for {asked} of what is {lies[0]}; it is gathered over "
+            f"{_axes(crossing.axes)} first instead of exchanging parts"
         )
         return Cause(str(annotation), complaint, source)
 
-    def _at_result(self, one: Instruction, axes: tuple[str, ...]) -> Cause:
-        """For a collective behind the last operation: how a result has to lie."""
-        reached = self._final_flow.walk([Node(one)], self._final_flow.uses, lambda node: True)
-        for node in reached:
-            for number in self._final_flow.results(node):
-                if number < len(self.results):
-                    return self._result_cause(number, axes)
-        return Cause("")
-
-    def _result_cause(self, number: int, axes: tuple[str, ...]) -> Cause:
-        name, asked = self.results[number]
+    def _at_result(self, before: AnnotatedFlow, number: int, axes: Sequence[str]) -> Cause:
+        """For a collective behind the last operation: a result has to lie in another way."""
+        if number >= len(before.results):
+            return Cause("")
+        name, asked = before.results[number]
+        makers = before.flow.result(number)
+        source = before.flow.program.source(makers[0].instruction) if makers else None
         if asked is not None:
-            return Cause(f"{name} asked as {asked}")
-        makers = self.flow.result(number)
-        inside = self.flow.placement(makers[0]) if makers else None
-        annotation = self.annotations.get(makers[0].key) if makers else None
-        split = f"is {inside} in the program" if inside else f"is split on {_axes(axes)}"
-        return Cause(str(annotation or name), f"{name} {split} but returned replicated")
+            return Cause(f"{name} asked as {asked}", source=source)
+        annotation = before.annotations.get(makers[0].key) if makers else None
+        lies = str(before.flow.placement(makers[0])) if makers else f"split on {_axes(axes)}"
+        complaint = f"{name} is {lies} in the program but returned replicated"
+        return Cause(str(annotation or name), complaint, source)
 
-    def _elsewhere(self, found, operations, source, axes, group) -> Cause:
-        operation, operand = self._reshard(found, operations, axes, group)
+    def _at_operation(self, before: AnnotatedFlow, crossing, op_name, source) -> Cause:
+        operations = before.operations(op_name, source)
+        if not operations:
+            return Cause("", source=source)
+        source = source or before.flow.program.source(operations[0])
+        if op_name.endswith("/shard_map"):
+            return Cause(f"shard_map at {place(source)}", source=source)
+        if crossing.found.kind in _SUMS:
+            return Cause(before.met(operations, crossing.axes, both=False), source=source)
+        operation, operand = self._moved(before, crossing, operations)
         if source is None and operand is not None:
-            source = self.flow.program.source(operand.instruction)
-        met = self._met([operation], axes, down=True)
-        if operation.opcode in _WINDOWS and found.kind == "collective-permute":
-            return Cause(met or f"window of {_called(operation)}", source=source)
-        if asked := self._asked_behind(operation, operand, axes, found.kind):
-            return Cause(asked, source=source)
-        return Cause(met, self._complaint(found, operation, operand, axes), source)
+            source = before.flow.program.source(operand.instruction)
+        met = before.met([operation], crossing.axes, both=True)
+        if operation.opcode in _WINDOWS and crossing.found.kind == "collective-permute":
+            return Cause(met or f"window of {called(operation)}", source=source)
+        if implied := _implied(before, crossing, operation, operand):
+            return Cause(implied, source=source)
+        return Cause(met, _complaint(before, crossing, operation, operand), source)
 
-    def _reshard(self, found, operations, axes, group) -> tuple[Instruction, Node | None]:
-        """The operation, and the operand that comes split over these axes, that fit best."""
+    def _moved(
+        self, before: AnnotatedFlow, crossing: Crossing, operations: Sequence[Instruction]
+    ) -> tuple[Instruction, Node | None]:
+        """The operation, and the operand that lies otherwise than it has to, that fit best."""
         best, choice = -1, (operations[0], None)
         for operation in operations:
-            for operand in self.flow.sources(Node(operation)):
-                score = self._score(found, operation, operand, axes, group)
+            for operand in before.flow.sources(Node(operation)):
+                score = self._score(before, crossing, operation, operand)
                 if score > best:
                     best, choice = score, (operation, operand)
         return choice
 
-    def _score(self, found, operation, operand, axes, group) -> int:
-        lies = self.flow.placement(operand)
-        if not lies.axes & set(axes) or self.flow.is_constant(operand):
+    @staticmethod
+    def _score(before: AnnotatedFlow, crossing, operation, operand: Node) -> int:
+        lies = before.flow.placement(operand)
+        if not lies.axes & set(crossing.axes) or before.flow.is_constant(operand):
             return -1
-        array = operand.instruction.arrays[max(operand.index, 0)]
-        local = 1
-        for size in lies.local(array.dims):
-            local *= size
-        moved = sum(
-            one.elements for one in self._array_sizes(found)
-        ) // (group if found.kind == "all-gather" else 1)
-        same = 4 if local == moved else 0
-        leaves = 2 if self.flow.placement(Node(operation)).axes != lies.axes else 0
-        return 1 + same + leaves
+        array = operand.instruction.arrays[max(operand.number, 0)]
+        gathered = crossing.group if crossing.found.kind == "all-gather" else 1
+        made = sum(one.elements for one in crossing.instruction.arrays)
+        fits = math.prod(lies.local(array.dims)) * gathered == made
+        differs = before.flow.placement(Node(operation)).axes != lies.axes
+        return 1 + 2 * differs + 4 * fits
 
-    def _array_sizes(self, found: Collective):
-        computation = self.final.computations.get(found.computation)
-        one = computation.instructions.get(found.instruction) if computation else None
-        return one.arrays if one is not None else ()
-
-    def _asked_behind(self, operation, operand, axes, kind) -> str:
-        """The annotations that imply the exchange although it stands elsewhere; or nothing."""
-        after = self._annotated_after(Node(operation))
-        if kind == "all-gather":
-            if after is None:
-                return ""
-            name, asked = after
-            return name if asked is not None and not asked.axes & set(axes) else ""
-        before = self._annotated_before(operand) if operand else None
-        return f"{before} -> {after[0]}" if before and after else ""
-
-    def _annotated_after(self, node: Node) -> tuple[str, Placement | None] | None:
-        """The annotation, or the result of an asked sharding, that a value goes to as it is."""
-        for other in self.flow.walk(
-            [node],
-            self.flow.uses,
-            lambda n: n.key == node.key or n.instruction.opcode in ELEMENTWISE and not self._known(n),
+    def _result_of(self, one: Instruction) -> int | None:
+        """The number of the result that a nameless collective makes."""
+        reached = self._final.walk(
+            [Node(one)],
+            self._final.uses,
+            lambda node: node.instruction is one or not self._has_name(node),
             limit=50,
-        ):
-            if annotation := self.annotations.get(other.key):
-                return str(annotation), annotation.asked
-            for number in self.flow.results(other):
-                if number < len(self.results) and self.results[number][1] is not None:
-                    name, asked = self.results[number]
-                    return f"{name} asked as {asked}", asked
+        )
+        for node in reached:
+            if numbers := self._final.results(node):
+                return numbers[0]
         return None
 
-    def _annotated_before(self, node: Node) -> str:
-        """The annotation, or the argument, that a value is but for elementwise operations."""
-        for other in self.flow.walk(
-            [node],
-            self.flow.sources,
-            lambda n: n.instruction.opcode in ELEMENTWISE and not self._known(n),
-            limit=50,
-        ):
-            if self._known(other):
-                return self._describe(other)
-        return ""
-
-    def _known(self, node: Node) -> bool:
-        return node.key in self.annotations or self.flow.is_argument(node)
-
-    def _describe(self, node: Node) -> str:
-        if annotation := self.annotations.get(node.key):
-            return str(annotation)
-        return f"{_argument(node)} {self.flow.placement(node)}"
-
-    def _met(self, operations: Sequence[Instruction], axes: tuple[str, ...], down: bool) -> str:
-        """The annotations or arguments that brought these axes, and those that the result meets."""
-        nodes = [Node(one) for one in operations]
-        up = self._nearest([s for node in nodes for s in self.flow.sources(node)], axes, True)
-        met = [up] if up else []
-        after = self._nearest([u for node in nodes for u in self.flow.uses(node)], axes, False)
-        if after and after not in met and (down or not met):
-            met.append(after)
-        return " -> ".join(met)
-
-    def _nearest(self, start: list[Node], axes: tuple[str, ...], up: bool) -> str:
-        """The nearest annotation or argument that is split over all of these axes, else over any."""
-        wanted, second = set(axes), ""
-        step = self.flow.sources if up else self.flow.uses
-        for node in self.flow.walk(
-            start, step, lambda n: bool(self.flow.placement(n).axes & wanted) and not self._known(n)
-        ):
-            have = self.flow.placement(node).axes & wanted if self._known(node) else frozenset()
-            if have == wanted:
-                return self._describe(node)
-            second = second or (self._describe(node) if have else "")
-        return second
-
-    def _complaint(self, found, operation, operand, axes) -> str:
-        if operand is None:
-            lies = self.flow.placement(Node(operation))
-            return f"{_called(operation)} has to be {lies} but is not made so"
-        lies = self.flow.placement(operand)
-        if found.kind != "all-gather":
-            to = self.flow.placement(Node(operation))
-            return f"{self._name(operand)} is {lies} but {_called(operation)} makes {to} of it"
-        rest = sorted(lies.axes - set(axes))
-        used = f"used split on {_axes(rest)} only" if rest else "used replicated"
-        return f"{self._name(operand)} is split on {_axes(sorted(lies.axes))} but {used}"
-
-    def _name(self, node: Node) -> str:
-        """What a reader would call a value."""
-        for other in self.flow.walk(
-            [node],
-            self.flow.sources,
-            lambda n: n.instruction.opcode in SAME_VALUE and not self._known(n),
-            limit=50,
-        ):
-            if self.flow.is_argument(other):
-                return _argument(other)
-            if annotation := self.annotations.get(other.key):
-                return str(annotation)
-        at = place(self.flow.program.source(node.instruction))
-        return f"the result of {_called(node.instruction)}{f' at {at}' if at else ''}"
-
-    def _operations(self, op_name: str, source: Source | None = None) -> list[Instruction]:
-        """The operations of this name before partitioning, those of the same line if there are."""
-        named = [one for name in _names(op_name) for one in self._by_name.get(name, ())]
-        if source is None or self.flow is None:
-            return named
-        return [one for one in named if self.flow.program.source(one) == source] or named
-
-    def _neighbour(self, one: Instruction) -> tuple[str, Source | None]:
+    def _neighbour(self, before: AnnotatedFlow, one: Instruction) -> tuple[str, Source | None]:
         """Name and line of the nearest operation around one that lost its own."""
-        flow = self._final_flow
-        for step in (flow.uses, flow.sources):
-            for node in flow.walk([Node(one)], step, lambda n: not n.instruction.op_name, limit=20):
-                name = node.instruction.op_name
-                if self._operations(name):
-                    return name, self.final.source(node.instruction)
+        for step in (self._final.uses, self._final.sources):
+            for node in self._final.walk([Node(one)], step, lambda n: not self._has_name(n), 20):
+                if before.operations(node.instruction.op_name):
+                    return node.instruction.op_name, self._final.program.source(node.instruction)
         return "", None
 
-
-def _names(op_name: str) -> list[str]:
-    """The operations that an operation's name stands for: `f/(a:b);f/c` is f/a, f/b and f/c."""
-    names = []
-    for name in op_name.split(";"):
-        head, found, tail = name.rpartition("/(")
-        if found and tail.endswith(")") and ":" in tail:
-            names += [f"{head}/{part}" for part in tail[:-1].split(":")]
-        else:
-            names.append(name)
-    return [name for name in names if name]
+    def _has_name(self, node: Node) -> bool:
+        name = node.instruction.op_name
+        return bool(name) and (self._before is None or bool(self._before.operations(name)))
 
 
-def _argument(node: Node) -> str:
-    return node.instruction.op_name or node.instruction.name
+def _named(op_name: str, source: Source | None) -> Cause | None:
+    """The cause that an operation's name tells by itself."""
+    name = label_of(op_name)
+    if not name and _WRITTEN.search(op_name):
+        labels = _LABEL.findall(op_name)
+        name = labels[-1] if labels else op_name.rpartition("/")[2]
+    if not name:
+        return None
+    return Cause(f"{name} at {place(source)}" if source else name, source=source)
 
 
-def _called(one: Instruction) -> str:
-    """Its name in the user's program; what XLA made up by itself goes by its kind."""
-    name = one.op_name.rpartition("/")[2]
-    return one.opcode if not name or re.search(r"\.\d+$", name) else name
+def _implied(before: AnnotatedFlow, crossing, operation: Instruction, operand: Node | None) -> str:
+    """The annotations that imply the exchange although it stands elsewhere; or nothing."""
+    after = before.annotated_after(Node(operation))
+    name, asked = after if after is not None else ("", None)
+    if asked is None:
+        return ""
+    if crossing.found.kind == "all-gather":
+        return "" if asked.axes & set(crossing.axes) else name
+    if operand is None or before.flow.placement(operand) == asked:
+        return ""
+    came = before.annotated_before(operand)
+    return f"{came} -> {name}" if came else ""
+
+
+def _complaint(before: AnnotatedFlow, crossing, operation, operand: Node | None) -> str:
+    becomes = before.flow.placement(Node(operation))
+    if operand is None:
+        return f"{called(operation)} has to be {becomes} but is not made so"
+    lies, name = before.flow.placement(operand), before.name(operand)
+    if crossing.found.kind == "all-gather":
+        rest = sorted(lies.axes - set(crossing.axes))
+        used = f"used split on {_axes(rest)} only" if rest else "used replicated"
+        return f"{name} is split on {_axes(sorted(lies.axes))} but {used}"
+    if becomes == lies:
+        return f"{called(operation)} moves parts of {name}, which is {lies}"
+    return f"{name} is {lies} but {called(operation)} makes {becomes} of it"
 
 
 def _axes(axes: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ A roofline: what the hardware cannot beat. Real steps take longer.
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,10 +51,7 @@ class Chip:
         )
 
 
-_TPU = (
-    "cloud.google.com/tpu/docs (system architecture); links: "
-    "jax-ml.github.io/scaling-book/tpus"
-)
+_TPU = "cloud.google.com/tpu/docs (system architecture); links: jax-ml.github.io/scaling-book/tpus"
 _V3 = Chip("TPU v3", 123e12, 900e9, 32 * GIB, 1e11, 2, _TPU)
 _V4 = Chip("TPU v4", 275e12, 1228e9, 32 * GIB, 4.5e10, 3, _TPU)
 _V5E = Chip("TPU v5e", 197e12, 819e9, 16 * GIB, 4.5e10, 2, _TPU)
@@ -199,5 +195,3 @@ def moved_bytes(kind: str, num_bytes: int, group: int) -> float:
     if group <= 1 or kind == "collective-permute":
         return float(num_bytes) if group > 1 else 0.0
     return num_bytes * (group - 1) / group * (2 if kind == "all-reduce" else 1)
-
-

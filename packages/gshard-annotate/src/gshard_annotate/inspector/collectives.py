@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gshard_annotate.checks import did_you_mean, raise_faults
+from gshard_annotate.inspector.groups import groups
 from gshard_annotate.inspector.hlo import Array, Instruction, Program, parse
-from gshard_annotate.inspector.shardings import groups
 
 KINDS = (
     "all-gather",
@@ -131,7 +131,7 @@ def placed_collectives(
 def group_text(one: Instruction) -> str:
     """Its device groups, or its pairs of devices, as XLA writes them."""
     # `mesh[...], device_ids=(...) {...}` has a comma of its own.
-    before, found, after = one.attributes.partition("replica_groups=mesh[")
+    _, found, after = one.attributes.partition("replica_groups=mesh[")
     if found:
         return f"mesh[{after[: after.index('}') + 1]}" if "}" in after else ""
     return one.attribute("replica_groups") or one.attribute("source_target_pairs")
@@ -197,7 +197,7 @@ def _collectives_of(program: Any, args: Sequence[Any] | None) -> list[Collective
 def _compile(fn: Callable, args: Sequence[Any]) -> Compiled:
     import jax
 
-    jitted = fn if hasattr(fn, "lower") else jax.jit(fn)
+    jitted: Any = fn if hasattr(fn, "lower") else jax.jit(fn)
     return jitted.lower(*args).compile()
 
 

@@ -20,11 +20,10 @@ from gshard_annotate.inspector.collectives import KINDS
 from gshard_annotate.inspector.hlo import Array, Computation, Instruction, Program
 from gshard_annotate.inspector.loops import Runs
 
+_NO_TRAFFIC = """parameter constant tuple get-tuple-element bitcast after-all partition-id
+replica-id opt-barrier while conditional call domain add-dependency"""
 # Neither read nor write main memory themselves.
-_FREE = frozenset(
-    """parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id
-    opt-barrier while conditional call domain add-dependency""".split()
-)
+_FREE = frozenset(_NO_TRAFFIC.split())
 _WINDOW = re.compile(r"(\w+)=(\S+)")
 _SLICES = ("slice", "dynamic-slice", "gather")
 _OPAQUE = ("tpu_custom_call", "triton", "__gpu$xla.gpu.triton")
@@ -63,9 +62,7 @@ def count_work(program: Program, runs: Runs, chip: Chip | None, platform: str) -
             flops += times * one_flops
             moved += times * one_bytes
             if chip and one.opcode.removesuffix("-start") not in KINDS:
-                seconds += times * max(
-                    one_flops / chip.flops, one_bytes / chip.memory_bandwidth
-                )
+                seconds += times * max(one_flops / chip.flops, one_bytes / chip.memory_bandwidth)
             if one.opcode == "custom-call" and (target := _opaque(one)):
                 opaque[target] += times
     return Work(flops, moved, seconds, opaque)
@@ -129,7 +126,7 @@ class _Counter:
         for number, arrays in enumerate(self._operand_arrays(one)):
             total += self._read(inside.parameters.get(number), arrays, users)
         root = inside.root
-        written = root.operands if root and root.opcode == "tuple" else [root.name if root else ""]
+        written = root.operands if root.opcode == "tuple" else [root.name]
         outputs = one.arrays
         for array, name in zip(outputs, written, strict=False):
             maker = _through_bitcasts(inside, name)
@@ -153,7 +150,9 @@ class _Counter:
                     waiting.append(user)
                 elif user.opcode in _SLICES and _leads(first, parameter, user, users):
                     read += user.bytes
-                elif user.opcode == "dynamic-update-slice" and _leads(first, parameter, user, users):
+                elif user.opcode == "dynamic-update-slice" and _leads(
+                    first, parameter, user, users
+                ):
                     continue  # updated in place: counted where it is written
                 else:
                     return size
@@ -180,7 +179,9 @@ def _leads(first: str, parameter: Instruction, user: Instruction, users) -> bool
     """Whether `user` cuts from the parameter itself, rather than being told by it where to cut."""
     if first == parameter.name:
         return True
-    return any(one.name == first and one.opcode == "bitcast" for one in users.get(parameter.name, ()))
+    return any(
+        one.name == first and one.opcode == "bitcast" for one in users.get(parameter.name, ())
+    )
 
 
 def _through_bitcasts(inside: Computation, name: str) -> Instruction | None:
@@ -197,7 +198,7 @@ def _dot_flops(one: Instruction, operands: list) -> int:
 
 
 def _matmul_flops(result: Array, left: Array, right: Array) -> int:
-    """Of a library's product, however its operands are transposed: left * right / result = B K^2."""
+    """Of a library's product, however its operands lie: left * right / result = batch * K^2."""
     batch = math.prod(result.dims[:-2])
     squared = left.elements * right.elements // max(result.elements * batch, 1)
     return 2 * result.elements * math.isqrt(squared)

@@ -12,31 +12,30 @@ from typing import NamedTuple
 from gshard_annotate.inspector.hlo import Instruction, Program
 from gshard_annotate.inspector.shardings import Axes, Placement, from_hlo, replicated, split_tuple
 
+_SAME = "copy convert bitcast bitcast-convert reshape transpose slice dynamic-slice"
+_ELEMENTWISE = """abs add and atan2 cbrt ceil clamp compare cosine divide erf exponential
+exponential-minus-one floor imag is-finite log log-plus-one logistic maximum minimum multiply negate
+not or power real remainder round-nearest-afz round-nearest-even rsqrt select shift-left
+shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor"""
+
 # Make the same numbers in another layout, shape or type, or a part of them.
-SAME_VALUE = frozenset(
-    "copy convert bitcast bitcast-convert reshape transpose slice dynamic-slice".split()
-)
+SAME_VALUE = frozenset(_SAME.split())
 # Work on each element by itself.
-ELEMENTWISE = SAME_VALUE | frozenset(
-    """abs add and atan2 cbrt ceil clamp compare cosine divide erf exponential
-    exponential-minus-one floor imag is-finite log log-plus-one logistic maximum minimum multiply
-    negate not or power real remainder round-nearest-afz round-nearest-even rsqrt select
-    shift-left shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh
-    xor""".split()
-)
+ELEMENTWISE = SAME_VALUE | frozenset(_ELEMENTWISE.split())
 # Sources of data that say nothing about where it should lie.
-_CONSTANT = frozenset("constant iota broadcast rng rng-bit-generator partition-id".split())
+_CONSTANT = ("constant", "iota", "broadcast", "rng", "rng-bit-generator", "partition-id")
 
 
 class Node(NamedTuple):
-    """An array of the program: what an instruction makes (`index` -1), or one of several."""
+    """An array of the program: what an instruction makes (`number` -1), or one of several."""
 
     instruction: Instruction
-    index: int = -1
+    number: int = -1
 
     @property
     def key(self) -> tuple[str, str, int]:
-        return self.instruction.computation, self.instruction.name, self.index
+        """What tells it from all others."""
+        return self.instruction.computation, self.instruction.name, self.number
 
 
 class Flow:
@@ -78,8 +77,6 @@ class Flow:
     def result(self, number: int) -> list[Node]:
         """The values that a result of the program may be."""
         root = self.program.entry.root
-        if root is None:
-            return []
         return self.origins(root, number if root.shape.startswith("(") else -1)
 
     def origins(self, one: Instruction, index: int = -1) -> list[Node]:
@@ -104,7 +101,7 @@ class Flow:
         one = node.instruction
         text = one.attribute("sharding")
         arrays = one.arrays
-        number = max(node.index, 0)
+        number = max(node.number, 0)
         rank = len(arrays[number].dims) if number < len(arrays) else 0
         if not text:
             return replicated(rank)
@@ -148,7 +145,7 @@ class Flow:
                     for source in self.sources(Node(one)):
                         self._uses.setdefault(source.key, []).append(Node(one))
             root = self.program.entry.root
-            count = len(root.operands) if root is not None and root.opcode == "tuple" else 1
+            count = len(root.operands) if root.opcode == "tuple" else 1
             for number in range(count):
                 for node in self.result(number):
                     self._results.setdefault(node.key, []).append(number)
@@ -175,10 +172,9 @@ class Flow:
 
     def _roots(self, one: Instruction, index: int, role: str = "") -> list[tuple[Instruction, int]]:
         return [
-            (root, index)
+            (self.program.computations[name].root, index)
             for each, name in one.called()
             if each == role or (not role and each != "condition")
-            if (root := self.program.computations[name].root) is not None
         ]
 
     def _passed(self, one: Instruction, index: int) -> list[tuple[Instruction, int]] | None:

@@ -23,6 +23,7 @@ _NAMED = re.compile(r'(\d+) "(.*)"$')
 _LOCATION = re.compile(r"(\d+) \{file_name_id=(\d+) function_name_id=(\d+) line=(\d+)")
 _STACK = re.compile(r"(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?")
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d")
+_CALLERS = frozenset(("fusion", "while", "call", "conditional", "async-start", "custom-call"))
 # Computations that an instruction runs; those of `to_apply` only when it is a call.
 _CALLED = re.compile(
     r"\b(calls|to_apply|body|condition|branch_computations|true_computation|false_computation"
@@ -48,10 +49,12 @@ class Array(NamedTuple):
 
     @property
     def elements(self) -> int:
+        """How many numbers it holds."""
         return math.prod(self.dims)
 
     @property
     def bytes(self) -> int:
+        """Its size, without the padding of a layout."""
         return math.ceil(self.elements * dtype_bits(self.dtype) / 8)
 
     def __str__(self) -> str:
@@ -70,7 +73,9 @@ def dtype_bits(dtype: str) -> int:
 def arrays(shape: str) -> tuple[Array, ...]:
     """The arrays of a type, those of a tuple in order."""
     return tuple(
-        Array(dtype, tuple(int(size.lstrip("<=")) for size in dims.split(",") if size), int(at or 0))
+        Array(
+            dtype, tuple(int(size.lstrip("<=")) for size in dims.split(",") if size), int(at or 0)
+        )
         for dtype, dims, at in _ARRAY.findall(shape)
     )
 
@@ -131,6 +136,8 @@ class Instruction:
 
     def called(self) -> list[tuple[str, str]]:
         """Role (`body`, `calls`, ...) and name of each computation that it runs."""
+        if self.opcode not in _CALLERS:
+            return []
         return [
             (role, name.lstrip("%"))
             for role, names in _CALLED.findall(self._rest, self._end_of_operands())
@@ -144,8 +151,12 @@ class Instruction:
         return self._split
 
 
+# Stands where an instruction should be in a text that lacks it.
+NOTHING = Instruction("", "", "", "", False, "")
+
+
 class Computation:
-    """Instructions by name, in order; one of them is the root."""
+    """Instructions by name, in order; one of them is the root, which gives the result."""
 
     __slots__ = ("instructions", "name", "parameters", "root")
 
@@ -153,7 +164,7 @@ class Computation:
         self.name = name
         self.instructions: dict[str, Instruction] = {}
         self.parameters: dict[int, Instruction] = {}
-        self.root: Instruction | None = None
+        self.root = NOTHING
 
 
 class Program:
@@ -185,7 +196,10 @@ class Program:
 
     def _find_source(self, frame: int) -> Source | None:
         innermost = None
-        frames, locations = self._tables.get("StackFrames", {}), self._tables.get("FileLocations", {})
+        frames, locations = (
+            self._tables.get("StackFrames", {}),
+            self._tables.get("FileLocations", {}),
+        )
         for _ in range(len(frames)):
             if frame not in frames:
                 break

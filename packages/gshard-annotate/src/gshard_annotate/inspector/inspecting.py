@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax.sharding import AbstractMesh, Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding
 
 from gshard_annotate.checks import raise_faults
 from gshard_annotate.inspector.analysis import Dump, analyse
@@ -19,6 +19,8 @@ from gshard_annotate.inspector.report import Report
 
 # The pass that finds the shardings nobody gave; XLA writes the program before and after it.
 _PASS = "shardy-xla"
+# Stands for the steps of a compiler that did not run.
+_CACHED = Dump(parse(""), parse(""))
 
 
 def inspect(
@@ -67,9 +69,15 @@ def inspect(
         lowered, title = fn, ""
     else:
         _check_arguments(fn, args, kwargs or {}, static_argnums)
-        mesh = mesh or _find_mesh((args, kwargs, in_shardings, out_shardings))
-        lowered, title = _lower(fn, args, kwargs or {}, mesh, options), _title(fn)
-    return inspect_lowered(lowered, mesh=mesh, chip=chip, title=title)[1]
+        found = mesh or _find_mesh((args, kwargs, in_shardings, out_shardings))
+        with nullcontext() if mesh is None else jax.set_mesh(mesh):
+            lowered = _lower(fn, args, kwargs or {}, found, options)
+        mesh, title = found, _title(fn)
+    compiled, dump, seconds = _compile(lowered, {})
+    if dump is _CACHED:
+        with _without_cache():
+            compiled, dump, seconds = _compile(lowered, {})
+    return _report(compiled, dump, mesh, chip, title, seconds)
 
 
 def inspect_lowered(
@@ -82,6 +90,8 @@ def inspect_lowered(
 ) -> tuple[jax.stages.Compiled, Report]:
     """The compiled function and its report, from one run of the compiler.
 
+    A program that comes from JAX's compilation cache is reported as by `inspect_compiled`.
+
     Args:
       lowered: What `jax.jit(fn).lower(...)` returned.
       mesh: Where it runs, when not to be read off the program.
@@ -93,13 +103,7 @@ def inspect_lowered(
       ValueError: A program for one device although there are several and no mesh; an unknown chip.
     """
     chip = None if chip is None else find_chip(chip)
-    # XLA writes more files than are read here; all of them go with the directory.
-    with tempfile.TemporaryDirectory(prefix="gshard-inspect-") as folder, _compiling_anew():
-        options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": f"^{_PASS}$"}
-        began = time.perf_counter()
-        compiled = lowered.compile(compiler_options={**options, **(compiler_options or {})})
-        seconds = time.perf_counter() - began
-        dump = _read_dump(Path(folder))
+    compiled, dump, seconds = _compile(lowered, compiler_options or {})
     return compiled, _report(compiled, dump, mesh, chip, title, seconds)
 
 
@@ -127,7 +131,7 @@ def inspect_compiled(
 
 def _report(compiled, dump: Dump | None, mesh, chip, title: str, seconds: float) -> Report:
     mesh = mesh or _find_mesh((compiled.input_shardings, compiled.output_shardings))
-    devices = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []
+    devices = [] if mesh is None else list(mesh.devices.flat)
     final = parse(compiled.as_text() or "")
     sizes = dict(mesh.shape) if mesh is not None else {}
     if final.num_partitions == 1 and jax.device_count() > 1 and mesh is None:
@@ -136,7 +140,14 @@ def _report(compiled, dump: Dump | None, mesh, chip, title: str, seconds: float)
             "Pass mesh=, enter `jax.set_mesh(mesh)`, or give the arguments shardings"
         )
     report = analyse(
-        compiled, final, dump, sizes, devices, chip or chip_of(devices), title, jax.default_backend()
+        compiled,
+        final,
+        dump,
+        sizes,
+        devices,
+        chip or chip_of(devices),
+        title,
+        jax.default_backend(),
     )
     return dataclasses.replace(report, compile_seconds=seconds)
 
@@ -148,23 +159,20 @@ def _lower(fn, args, kwargs, mesh: Mesh | None, options: dict[str, Any]) -> jax.
             f"inspect: {', '.join(options)} given for {_title(fn)}, which is jitted already; "
             "give them to its jax.jit"
         )
-    platform = mesh.devices.flat[0].platform if isinstance(mesh, Mesh) else None
-    absent = platform is not None and platform != jax.default_backend()
-    with _within(mesh):
+    platform = jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
+    try:
         traced = jitted.trace(*args, **kwargs)
-        return traced.lower(lowering_platforms=(platform,)) if absent else traced.lower()
+    except jax.errors.JAXTypeError as error:
+        raise ValueError(
+            f"inspect: {_title(fn)} cannot be traced with these arguments: "
+            f"{str(error).splitlines()[0]} Name arguments that decide what is computed in "
+            "static_argnums"
+        ) from error
+    here = platform == jax.default_backend()
+    return traced.lower() if here else traced.lower(lowering_platforms=(platform,))
 
 
-@contextmanager
-def _within(mesh: Mesh | None) -> Iterator[None]:
-    """`jax.set_mesh`, where none is set: bare PartitionSpecs and unplaced arguments go there."""
-    ambient = jax.sharding.get_abstract_mesh()
-    usable = isinstance(mesh, Mesh) and ambient.empty
-    with jax.set_mesh(mesh) if usable and mesh is not None else nullcontext():
-        yield
-
-
-def _find_mesh(tree: Any) -> Mesh | AbstractMesh | None:
+def _find_mesh(tree: Any) -> Mesh | None:
     """The mesh of `jax.set_mesh`, else the first among the shardings of a tree."""
     try:
         mesh = jax.sharding.get_mesh()
@@ -175,8 +183,9 @@ def _find_mesh(tree: Any) -> Mesh | AbstractMesh | None:
     is_sharding = lambda one: isinstance(one, jax.sharding.Sharding)  # noqa: E731
     for leaf in jax.tree.leaves(tree, is_leaf=is_sharding):
         sharding = leaf if is_sharding(leaf) else getattr(leaf, "sharding", None)
-        if isinstance(sharding, NamedSharding) and not sharding.mesh.empty:
-            return sharding.mesh
+        mesh = sharding.mesh if isinstance(sharding, NamedSharding) else None
+        if isinstance(mesh, Mesh) and not mesh.empty:
+            return mesh
     return None
 
 
@@ -186,15 +195,19 @@ def _check_arguments(fn, args, kwargs, static_argnums) -> None:
             f"inspect: {type(fn).__name__} is no function; give a function, a jitted function, "
             "or what its lower() returned"
         )
-    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    traced = {i: arg for i, arg in enumerate(args) if i not in {s % len(args) for s in static}}
     # What a jitted function takes as static is known to it alone.
     if hasattr(fn, "trace"):
         return
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    named = [
+        (str(i), arg) for i, arg in enumerate(args) if i not in {s % len(args) for s in static}
+    ]
     faults = [
-        f"argument {jax.tree_util.keystr(path)} is {leaf!r:.60} ({type(leaf).__name__}), without a "
-        "shape; give an array, a number or jax.ShapeDtypeStruct, or name it in static_argnums"
-        for path, leaf in jax.tree_util.tree_flatten_with_path((traced, kwargs))[0]
+        f"argument {name}{jax.tree_util.keystr(path)} is {leaf!r:.60} ({type(leaf).__name__}), "
+        "which has no shape; give an array, a number or jax.ShapeDtypeStruct, or name it in "
+        "static_argnums"
+        for name, arg in [*named, *kwargs.items()]
+        for path, leaf in jax.tree_util.tree_flatten_with_path(arg)[0]
         if not isinstance(leaf, int | float | complex)
         and not (hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
     ]
@@ -221,20 +234,35 @@ def _title(fn: Callable) -> str:
     return name if name and name != "<lambda>" else type(fn).__name__ if not name else "lambda"
 
 
+def _compile(
+    lowered: jax.stages.Lowered, options: Mapping[str, Any]
+) -> tuple[jax.stages.Compiled, Dump | None, float]:
+    """The compiled function, what its compiler wrote on the way, and how long it took."""
+    # XLA writes more files than are read here; all of them go with the directory.
+    with tempfile.TemporaryDirectory(prefix="gshard-inspect-") as folder:
+        writing = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": f"^{_PASS}$"}
+        began = time.perf_counter()
+        compiled = lowered.compile(compiler_options={**writing, **options})
+        seconds = time.perf_counter() - began
+        return compiled, _read_dump(Path(folder)), seconds
+
+
+def _read_dump(folder: Path) -> Dump | None:
+    """The program before and after the pass; `_CACHED` when the compiler did not run."""
+    before = sorted(folder.glob(f"*before_{_PASS}*.txt"))
+    after = sorted(folder.glob(f"*after_{_PASS}*.txt"))
+    if before and after:
+        return Dump(parse(before[-1].read_text()), parse(after[-1].read_text()))
+    return None if any(folder.iterdir()) else _CACHED
+
+
 @contextmanager
-def _compiling_anew() -> Iterator[None]:
-    """Without JAX's compilation cache: a cached program has no steps to look at."""
-    enabled = jax.config.jax_enable_compilation_cache
+def _without_cache() -> Iterator[None]:
+    """Without JAX's compilation cache: a program from there has no steps to look at."""
+    # Not before the cache was used once: JAX would then do without it for good.
+    enabled = jax.config.values["jax_enable_compilation_cache"]
     jax.config.update("jax_enable_compilation_cache", False)
     try:
         yield
     finally:
         jax.config.update("jax_enable_compilation_cache", enabled)
-
-
-def _read_dump(folder: Path) -> Dump | None:
-    before = sorted(folder.glob(f"*before_{_PASS}*.txt"))
-    after = sorted(folder.glob(f"*after_{_PASS}*.txt"))
-    if not before or not after:
-        return None
-    return Dump(parse(before[-1].read_text()), parse(after[-1].read_text()))

@@ -69,7 +69,7 @@ def trip_count(program: Program, loop: Instruction) -> int | None:
     called = dict(loop.called())
     condition = program.computations.get(called.get("condition", ""))
     body = program.computations.get(called.get("body", ""))
-    if condition is None or body is None or condition.root is None:
+    if condition is None or body is None:
         return None
     try:
         return _Loop(program, loop, body).trips(condition)

@@ -1,8 +1,7 @@
-"""Shardings as XLA writes them, read back as mesh axes per dimension, and device groups likewise.
+"""Shardings as XLA writes them, read back as mesh axes per dimension.
 
 XLA numbers the devices of a program in the order of the mesh, so that a sharding such as
-`{devices=[2,1,4]<=[8] last_tile_dim_replicate}` and a group such as `[4,2]<=[2,4]T(1,0)` are lists
-of positions in the mesh.
+`{devices=[2,1,4]<=[8] last_tile_dim_replicate}` is a list of positions in the mesh.
 """
 
 import dataclasses
@@ -14,10 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 _TILES = re.compile(r"devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))?")
-_IOTA = re.compile(r"^\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?$")
-_MESH_GROUPS = re.compile(r"^mesh\[([^\]]*)\](?:, device_ids=\(([^)]*(?:\([\d,]*\))?[^)]*)\))? \{(.*)\}$")
-_MESH_AXIS = re.compile(r"'([^']*)'=(\d+)")
-_SUB_AXIS = re.compile(r"[\"']([^\"']*)[\"'](?::\((\d+)\)(\d+))?")
+MESH_AXIS = re.compile(r"'([^']*)'=(\d+)")
+SUB_AXIS = re.compile(r"[\"']([^\"']*)[\"'](?::\((\d+)\)(\d+))?")
 _SDY = re.compile(r"<@(\w+), \[(.*?)\](?:, replicated=\{([^}]*)\})?(?:, unreduced=\{([^}]*)\})?>")
 _SDY_MESH = re.compile(r"(\w+) = #?(?:sdy\.mesh)?<\[([^\]]*)\](?:, device_ids=\[[^\]]*\])?>")
 
@@ -94,10 +91,10 @@ def from_sdy(text: str, axes: Axes) -> Placement | None:
         return None
     dims, open_dims = [], []
     for i, one in enumerate(re.findall(r"\{([^}]*)\}", found[2])):
-        dims.append(tuple(_axis(*groups) for groups in _SUB_AXIS.findall(one)))
+        dims.append(tuple(_axis(*groups) for groups in SUB_AXIS.findall(one)))
         if "?" in one:
             open_dims.append(i)
-    unreduced = tuple(name for name, *_ in _SUB_AXIS.findall(found[4] or ""))
+    unreduced = tuple(name for name, *_ in SUB_AXIS.findall(found[4] or ""))
     return Placement(tuple(dims), _parts(dims, axes), tuple(open_dims), unreduced)
 
 
@@ -105,7 +102,7 @@ def sdy_meshes(text: str) -> list[dict[str, int]]:
     """Axis sizes of the meshes in `mesh = #sdy.mesh<["data"=2]>` or `sdy.mesh @mesh = <[...]>`."""
     text = text.replace("\\", "").replace('"', "'")
     found = [
-        {name: int(size) for name, size in _MESH_AXIS.findall(axes)}
+        {name: int(size) for name, size in MESH_AXIS.findall(axes)}
         for _, axes in _SDY_MESH.findall(text)
     ]
     return [axes for axes in found if axes]
@@ -137,49 +134,6 @@ def split_tuple(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-@functools.lru_cache(maxsize=4096)
-def groups(text: str) -> np.ndarray | None:
-    """Device groups as rows of positions, from any of XLA's ways to write `replica_groups`."""
-    text = text.strip()
-    if found := _IOTA.match(text):
-        return _iota(found[2], found[3]).reshape(_ints(found[1]))
-    if found := _MESH_GROUPS.match(text):
-        return _mesh_groups(*found.groups())
-    rows = [_ints(row) for row in re.findall(r"\{([\d,]+)\}", text)]
-    if not rows or len({len(row) for row in rows}) > 1:
-        return None
-    return np.array(rows)
-
-
-def group_axes(rows: np.ndarray | None, axes: Axes) -> tuple[str, ...]:
-    """The mesh axes along which every group runs; empty when they are not those of the mesh."""
-    touched = touched_axes(rows, axes)
-    # As many members as these axes have places: with the others fixed, all of them.
-    whole = rows is not None and rows.shape[1] == math.prod(axes[axis] for axis in touched)
-    return touched if whole else ()
-
-
-def touched_axes(rows: np.ndarray | None, axes: Axes) -> tuple[str, ...]:
-    """The mesh axes along which the members of a group differ, even if groups cover them in part."""
-    sizes = tuple(axes.values())
-    if rows is None or rows.size != math.prod(sizes) or not sizes:
-        return ()
-    coords = np.stack(np.unravel_index(rows, sizes))  # axis, group, member
-    varies = (coords != coords[:, :, :1]).any(axis=(1, 2))
-    return tuple(name for name, one in zip(axes, varies, strict=True) if one)
-
-
-def pair_axes(text: str, axes: Axes) -> tuple[str, ...]:
-    """The mesh axes that the pairs of a collective-permute cross."""
-    sizes = tuple(axes.values())
-    pairs = np.array([_ints(pair) for pair in re.findall(r"\{(\d+,\d+)\}", text)])
-    if not pairs.size or not sizes or pairs.max() >= math.prod(sizes):
-        return ()
-    coords = np.stack(np.unravel_index(pairs, sizes))
-    crossed = (coords[:, :, 0] != coords[:, :, 1]).any(axis=1)
-    return tuple(name for name, one in zip(axes, crossed, strict=True) if one)
-
-
 @functools.lru_cache(maxsize=65536)
 def _from_hlo(text: str, rank: int, axes: tuple[tuple[str, int], ...]) -> Placement:
     if "{manual}" in text:
@@ -189,8 +143,10 @@ def _from_hlo(text: str, rank: int, axes: tuple[tuple[str, int], ...]) -> Placem
     found = _TILES.search(text)
     if not found:
         return Placement((), (), raw=text)
-    tiles = _ints(found[1])
-    ids = np.array(_ints(found[4])) if found[4] else _iota(found[2] or str(math.prod(tiles)), found[3])
+    tiles = ints(found[1])
+    ids = (
+        np.array(ints(found[4])) if found[4] else iota(found[2] or str(math.prod(tiles)), found[3])
+    )
     dims = _named(ids.reshape(tiles), rank, axes)
     unreduced = _subgroup(text, tiles, ids, "unreduced", rank, axes)
     if dims is None:
@@ -219,7 +175,9 @@ def _named(
     place = np.empty(count, np.int64)
     dims = []
     for dim in range(rank):
-        index = np.arange(tiles.shape[dim]).reshape([-1 if i == dim else 1 for i in range(tiles.ndim)])
+        index = np.arange(tiles.shape[dim]).reshape(
+            [-1 if i == dim else 1 for i in range(tiles.ndim)]
+        )
         place[tiles.ravel()] = np.broadcast_to(index, tiles.shape).ravel()
         named = _axes_of(place, axes)
         if named is None:
@@ -256,7 +214,8 @@ def _joined(digits: list) -> tuple[str, ...]:
         else:
             runs.append([name, above, factor, size])
     return tuple(
-        name if factor == size else f"{name}:({above}){factor}" for name, above, factor, size in runs
+        name if factor == size else f"{name}:({above}){factor}"
+        for name, above, factor, size in runs
     )
 
 
@@ -271,43 +230,15 @@ def _primes(size: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _mesh_groups(axes: str, ids: str | None, chosen: str) -> np.ndarray | None:
-    sizes = {name: int(size) for name, size in _MESH_AXIS.findall(axes)}
-    count = math.prod(sizes.values())
-    devices = _device_list(ids, count)
-    # Each axis in as many factors as its parts need.
-    shape, names, wanted = [], [], []
-    parts = [(name, int(above or 1), int(part or 0)) for name, above, part in _SUB_AXIS.findall(chosen)]
-    for name, size in sizes.items():
-        cuts = {1, size}
-        for axis, above, part in parts:
-            if axis == name and part:
-                cuts |= {above, above * part}
-        for low, high in zip(sorted(cuts), sorted(cuts)[1:], strict=False):
-            shape.append(high // low)
-            names.append((name, low))
-    for axis, above, part in parts:
-        end = above * (part or sizes[axis])
-        wanted += [i for i, (name, low) in enumerate(names) if name == axis and above <= low < end]
-    rest = [i for i in range(len(shape)) if i not in wanted]
-    return devices.reshape(shape).transpose(rest + wanted).reshape(-1, math.prod(shape[i] for i in wanted))
-
-
-def _device_list(ids: str | None, count: int) -> np.ndarray:
-    if not ids:
-        return np.arange(count)
-    if found := re.match(r"\[([\d,]+)\](?:T\(([\d,]+)\))?$", ids):
-        return _iota(found[1], found[2])
-    return np.array(_ints(ids))
-
-
-def _iota(reshape: str, transpose: str | None) -> np.ndarray:
-    shape = _ints(reshape)
+def iota(reshape: str, transpose: str | None) -> np.ndarray:
+    """The devices of `[4,2]<=[2,4]T(1,0)`, whose right side these two are, in one row."""
+    shape = ints(reshape)
     ids = np.arange(math.prod(shape)).reshape(shape)
-    return (ids.transpose(_ints(transpose)) if transpose else ids).ravel()
+    return (ids.transpose(ints(transpose)) if transpose else ids).ravel()
 
 
-def _ints(text: str) -> list[int]:
+def ints(text: str) -> list[int]:
+    """The numbers of `1,2,3`."""
     return [int(number) for number in text.split(",") if number]
 
 

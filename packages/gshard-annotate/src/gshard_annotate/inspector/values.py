@@ -42,18 +42,16 @@ class Leaf:
     compiled: Placement | None
 
 
-def arguments(
-    compiled: Any, final: Program, before: Program | None, axes: Axes
-) -> list[Leaf]:
+def arguments(compiled: Any, final: Program, before: Program | None, axes: Axes) -> list[Leaf]:
     """The arguments of a compiled function, with those that the program does without."""
     infos = jax.tree_util.tree_flatten_with_path(compiled.args_info)[0]
     shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda one: one is None)
     used = [i for i, sharding in enumerate(shardings) if sharding is not None]
-    parameters = {
-        number: one for number, one in (before or final).entry.parameters.items()
-    }
+    parameters = (before or final).entry.parameters
     # JAX leaves out unused arguments; the parameters are the others, in order.
-    matched = dict(zip(used, sorted(parameters), strict=False)) if len(used) >= len(parameters) else {}
+    matched = (
+        dict(zip(used, sorted(parameters), strict=False)) if len(used) >= len(parameters) else {}
+    )
     leaves = []
     for i, (path, info) in enumerate(infos):
         parameter = parameters.get(matched.get(i, -1))
@@ -158,17 +156,18 @@ def _dropped(leaf: Leaf, flow: Flow, number: int) -> str:
 
 
 def _asked_results(before: Program | None, count: int, axes: Axes) -> list[Placement | None]:
-    root = before.entry.root if before is not None else None
-    if before is None or root is None:
+    if before is None:
         return [None] * count
-    known = before.entry.instructions
-    makers = [known[name] for name in root.operands] if root.opcode == "tuple" else [root]
-    asked = []
-    for maker in makers[:count]:
-        is_asked = maker.attribute("custom_call_target") == '"xla.sdy.FuncResultSharding"'
-        text = maker.attribute("frontend_attributes") if is_asked else ""
-        asked.append(from_sdy(text, axes))
-    return asked + [None] * (count - len(asked))
+    flow, asked = Flow(before, axes), []
+    for number in range(count):
+        makers = [node.instruction for node in flow.result(number)]
+        texts = [
+            one.attribute("frontend_attributes")
+            for one in makers
+            if one.attribute("custom_call_target") == '"xla.sdy.FuncResultSharding"'
+        ]
+        asked.append(from_sdy(texts[0], axes) if texts else None)
+    return asked
 
 
 def _asked(attributes: str, array: Array, axes: Axes) -> Placement | None:

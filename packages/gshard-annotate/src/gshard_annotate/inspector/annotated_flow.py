@@ -1,0 +1,146 @@
+"""The program before partitioning, with annotations: what a value is called, what is near it."""
+
+from collections.abc import Sequence
+
+from gshard_annotate.inspector.annotations import Annotation
+from gshard_annotate.inspector.flow import ELEMENTWISE, SAME_VALUE, Flow, Node
+from gshard_annotate.inspector.hlo import Instruction, Source
+from gshard_annotate.inspector.quantities import place
+from gshard_annotate.inspector.shardings import Placement
+
+# How far to look for the annotation that a value is but for a few operations.
+_NEAR = 50
+
+
+class AnnotatedFlow:
+    """Data flow, annotations and results of a program.
+
+    Args:
+      flow: The program before partitioning, with shardings.
+      annotations: Its annotations.
+      results: Name of each result, with the sharding that was asked for it.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        annotations: Sequence[Annotation],
+        results: Sequence[tuple[str, Placement | None]],
+    ):
+        self.flow, self.results = flow, results
+        self.annotations = {one.node.key: one for one in annotations}
+        self._by_name: dict[str, list[Instruction]] = {}
+        for one in flow.program:
+            for name in names(one.op_name):
+                self._by_name.setdefault(name, []).append(one)
+
+    def operations(self, op_name: str, source: Source | None = None) -> list[Instruction]:
+        """The operations of this name, those of the same line if there are any."""
+        named = [one for name in names(op_name) for one in self._by_name.get(name, ())]
+        if source is None:
+            return named
+        return [one for one in named if self.flow.program.source(one) == source] or named
+
+    def name(self, node: Node) -> str:
+        """What a reader would call a value: an argument, an annotation, an operation's result."""
+        for other in self.flow.walk(
+            [node],
+            self.flow.sources,
+            lambda n: n.instruction.opcode in SAME_VALUE and not self._known(n),
+            limit=_NEAR,
+        ):
+            if self.flow.is_argument(other):
+                return _argument(other)
+            if annotation := self.annotations.get(other.key):
+                return str(annotation)
+        at = place(self.flow.program.source(node.instruction))
+        return f"the result of {called(node.instruction)}{f' at {at}' if at else ''}"
+
+    def annotated_before(self, node: Node) -> str:
+        """The annotation or argument that a value is but for elementwise operations."""
+        for other in self.flow.walk(
+            [node],
+            self.flow.sources,
+            lambda n: n.instruction.opcode in ELEMENTWISE and not self._known(n),
+            limit=_NEAR,
+        ):
+            if self._known(other):
+                return self._describe(other)
+        return ""
+
+    def annotated_after(self, node: Node) -> tuple[str, Placement | None] | None:
+        """The annotation, or result of an asked sharding, that a value becomes elementwise."""
+
+        def goes_on(other: Node) -> bool:
+            elementwise = other.instruction.opcode in ELEMENTWISE and not self._known(other)
+            return other.key == node.key or elementwise
+
+        for other in self.flow.walk([node], self.flow.uses, goes_on, limit=_NEAR):
+            if annotation := self.annotations.get(other.key):
+                return str(annotation), annotation.asked
+            for number in self.flow.results(other):
+                name, asked = self.results[number] if number < len(self.results) else ("", None)
+                if asked is not None:
+                    return f"{name} asked as {asked}", asked
+        return None
+
+    def met(self, operations: Sequence[Instruction], axes: Sequence[str], both: bool) -> str:
+        """The annotations or arguments that bring these mesh axes to an operation.
+
+        Args:
+          operations: The operation, or several of the same name.
+          axes: The mesh axes.
+          both: Also where its result goes; else only when nothing comes before.
+        """
+        nodes = [Node(one) for one in operations]
+        before = self._nearest([s for node in nodes for s in self.flow.sources(node)], axes, True)
+        found = [before] if before else []
+        if both or not found:
+            after = self._nearest([u for node in nodes for u in self.flow.uses(node)], axes, False)
+            found += [after] if after and after not in found else []
+        return " -> ".join(found)
+
+    def _nearest(self, start: list[Node], axes: Sequence[str], backwards: bool) -> str:
+        """The nearest one that is split over all of these axes, else over any of them."""
+        wanted, second = set(axes), ""
+        for node in self.flow.walk(
+            start,
+            self.flow.sources if backwards else self.flow.uses,
+            lambda n: bool(self.flow.placement(n).axes & wanted) and not self._known(n),
+        ):
+            have = self.flow.placement(node).axes & wanted if self._known(node) else frozenset()
+            if wanted and have == wanted:
+                return self._describe(node)
+            second = second or (self._describe(node) if have else "")
+        return second
+
+    def _known(self, node: Node) -> bool:
+        return node.key in self.annotations or self.flow.is_argument(node)
+
+    def _describe(self, node: Node) -> str:
+        if annotation := self.annotations.get(node.key):
+            return str(annotation)
+        return f"{_argument(node)} {self.flow.placement(node)}"
+
+
+def names(op_name: str) -> list[str]:
+    """The operations that an operation's name stands for: `f/(a:b);f/c` is f/a, f/b and f/c."""
+    found = []
+    for name in op_name.split(";"):
+        head, several, tail = name.rpartition("/(")
+        if several and tail.endswith(")") and ":" in tail:
+            found += [f"{head}/{part}" for part in tail[:-1].split(":")]
+        else:
+            found.append(name)
+    return [name for name in found if name]
+
+
+def called(one: Instruction) -> str:
+    """An operation's name in the user's program; what XLA made up goes by its kind."""
+    name = one.op_name.rpartition("/")[2]
+    made_up = not name or name.rpartition(".")[2].isdigit()
+    return one.opcode if made_up else name
+
+
+def _argument(node: Node) -> str:
+    return node.instruction.op_name or node.instruction.name
