@@ -1,5 +1,8 @@
 """Dimensions that do not divide: the same numbers as on the array without padding."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gshard_annotate import expect_collectives, make_mesh, split
+from gshard_annotate.manual import manual
 from gshard_annotate.padded import Padded
 from gshard_annotate.uneven import pad_to_split
 
@@ -278,6 +282,42 @@ def test_explicit_axes():
         assert raw.sharding.spec == jax.P("data", "expert")
         np.testing.assert_allclose(weights, softmax(X[:5].T, 1), rtol=1e-6)
         np.testing.assert_allclose(total, X[:5].sum(), rtol=1e-6)
+
+
+def test_one_device_needs_no_padding():
+    program = """
+import jax.numpy as jnp
+from gshard_annotate.uneven import pad_to_split
+x = pad_to_split(jnp.arange(15.0), 0, "expert")
+print(x.padded.shape, x.sum(), x.map(jnp.sqrt).unpad().shape)
+"""
+    environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.stdout == "(15,) 105.0 (15,)\n", done.stderr
+
+
+def test_in_manual_code():
+    mesh = make_mesh({"data": 2, "expert": 4})
+
+    def outer(x, over):
+        def inner(x):
+            return pad_to_split(x, 1, over).softmax(1).unpad()
+
+        return manual(inner, jax.P("data"), jax.P("data"), axes=["data"], mesh=mesh)(x)
+
+    x = X[:6, :5]
+    np.testing.assert_allclose(jax.jit(lambda x: outer(x, "expert"))(x), softmax(x, 1), rtol=1e-6)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - compared as a whole below
+        outer(x, "data")
+    assert str(caught.value) == (
+        "pad_to_split: x f32[3,5] cannot be padded to split over mesh axis 'data', which is manual "
+        "here: inside manual code x is already one device's part; pad it outside"
+    )
 
 
 MESSAGE = (
