@@ -203,7 +203,8 @@ x = jnp.arange(6.0).reshape(2, 3)
 run = manual(lambda x: 2 * jax.lax.psum(x, "rows") * jax.lax.axis_size("depth"), P("rows"), None,
              axes=["rows", "depth"])
 print(jax.jit(run)(x).tolist())
-print(manual(lambda x: split(x, 0, "data"), ("batch", None), ("batch", None), axes=["expert"])(x).shape)
+rows = ("batch", None)
+print(manual(lambda x: split(x, 0, "data"), rows, rows, axes=["expert"])(x).shape)
 print(sum_partials(lambda x: x.sum(0), "expert", P("expert"))(x).tolist())
 print(manual(lambda x: halo_exchange(x, 1, "expert"), P(None, "expert"), P(None, "expert"))(x)[0])
 try:
