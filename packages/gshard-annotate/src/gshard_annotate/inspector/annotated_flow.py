@@ -84,16 +84,25 @@ class AnnotatedFlow:
                     return f"{name} asked as {asked}", asked
         return None
 
-    def met(self, operations: Sequence[Instruction], axes: Sequence[str], both: bool) -> str:
+    def met(
+        self,
+        operations: Sequence[Instruction],
+        axes: Sequence[str],
+        *,
+        operand: Node | None = None,
+        both: bool = False,
+    ) -> str:
         """The annotations or arguments that bring these mesh axes to an operation.
 
         Args:
           operations: The operation, or several of the same name.
           axes: The mesh axes.
-          both: Also where its result goes; else only when nothing comes before.
+          operand: The operand to look behind; else all of them.
+          both: Also where the result goes; else only when nothing comes before.
         """
         nodes = [Node(one) for one in operations]
-        before = self._nearest([s for node in nodes for s in self.flow.sources(node)], axes, True)
+        sources = [source for node in nodes for source in self.flow.sources(node)]
+        before = self._nearest(sources if operand is None else [operand], axes, True)
         found = [before] if before else []
         if both or not found:
             after = self._nearest([u for node in nodes for u in self.flow.uses(node)], axes, False)

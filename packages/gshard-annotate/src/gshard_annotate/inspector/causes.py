@@ -133,11 +133,11 @@ class Causes:
         if op_name.endswith("/shard_map"):
             return Cause(f"shard_map at {place(source)}", source=source)
         if crossing.found.kind in _SUMS:
-            return Cause(before.met(operations, crossing.axes, both=False), source=source)
+            return Cause(before.met(operations, crossing.axes), source=source)
         operation, operand = self._moved(before, crossing, operations)
         if source is None and operand is not None:
             source = before.flow.program.source(operand.instruction)
-        met = before.met([operation], crossing.axes, both=True)
+        met = before.met([operation], crossing.axes, operand=operand, both=True)
         if operation.opcode in _WINDOWS and crossing.found.kind == "collective-permute":
             return Cause(met or f"window of {called(operation)}", source=source)
         if implied := _implied(before, crossing, operation, operand):

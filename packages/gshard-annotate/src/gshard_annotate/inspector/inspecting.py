@@ -3,6 +3,7 @@
 import dataclasses
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -19,8 +20,6 @@ from gshard_annotate.inspector.report import Report
 
 # The pass that finds the shardings nobody gave; XLA writes the program before and after it.
 _PASS = "shardy-xla"
-# Stands for the steps of a compiler that did not run.
-_CACHED = Dump(parse(""), parse(""))
 
 
 def inspect(
@@ -73,10 +72,8 @@ def inspect(
         with nullcontext() if mesh is None else jax.set_mesh(mesh):
             lowered = _lower(fn, args, kwargs or {}, found, options)
         mesh, title = found, _title(fn)
-    compiled, dump, seconds = _compile(lowered, {})
-    if dump is _CACHED:
-        with _without_cache():
-            compiled, dump, seconds = _compile(lowered, {})
+    with _without_cache() as apart:
+        compiled, dump, seconds = _compile(lowered, apart)
     return _report(compiled, dump, mesh, chip, title, seconds)
 
 
@@ -248,21 +245,29 @@ def _compile(
 
 
 def _read_dump(folder: Path) -> Dump | None:
-    """The program before and after the pass; `_CACHED` when the compiler did not run."""
+    """The program before and after the pass; None when there was no such pass."""
     before = sorted(folder.glob(f"*before_{_PASS}*.txt"))
     after = sorted(folder.glob(f"*after_{_PASS}*.txt"))
-    if before and after:
-        return Dump(parse(before[-1].read_text()), parse(after[-1].read_text()))
-    return None if any(folder.iterdir()) else _CACHED
+    if not before or not after:
+        return None
+    return Dump(parse(before[-1].read_text()), parse(after[-1].read_text()))
 
 
 @contextmanager
-def _without_cache() -> Iterator[None]:
-    """Without JAX's compilation cache: a program from there has no steps to look at."""
-    # Not before the cache was used once: JAX would then do without it for good.
-    enabled = jax.config.values["jax_enable_compilation_cache"]
-    jax.config.update("jax_enable_compilation_cache", False)
+def _without_cache() -> Iterator[dict[str, str]]:
+    """Compiler options with which nothing comes from JAX's compilation cache, or goes there.
+
+    A program from the cache has no steps to look at. JAX's own switch does nothing once the cache
+    was used, and if it was not, switches it off for good.
+    """
+    if not jax.config.values["jax_compilation_cache_dir"]:
+        yield {}
+        return
+    seconds = "jax_persistent_cache_min_compile_time_secs"
+    before = jax.config.values[seconds]
+    jax.config.update(seconds, float("inf"))
     try:
-        yield
+        # A dump option that is part of the cache's key, unlike the others, and matches nothing.
+        yield {"xla_dump_emitter_re": f"^{uuid.uuid4().hex}$"}
     finally:
-        jax.config.update("jax_enable_compilation_cache", enabled)
+        jax.config.update(seconds, before)
