@@ -17,7 +17,7 @@ jax.config.update("jax_disable_most_optimizations", True)
 
 # Not the modules of pytrees: scan stacks their arrays, and jaxtyping would check them when rebuilt.
 CHECKED = ["capacity", "choosing", "dispatch", "expert_choice", "gating", "grouping", "links"]
-CHECKED += ["losses"]
+CHECKED += ["losses", "sorting"]
 with install_import_hook([f"gshard_moe.{name}" for name in CHECKED], "beartype.beartype"):
     import gshard_moe  # noqa: F401
 

@@ -53,7 +53,8 @@ def test_explanation_names_the_setting_elsewhere():
         "  in effect 2 slots per token (the paper: 2); "
         "an expert drops once it is chosen by more than 16 of 1024 tokens\n"
         "  capacity factor 2 in flaxformer, lingvo, praxis\n"
-        "  capacity factor 1 in DeepSpeed, MaxText, Megatron-Core, Tutel, vmoe"
+        "  capacity factor 1 in DeepSpeed, MaxText, Megatron-Core, Tutel, vmoe\n"
+        "  cannot drop from slots_per_token=128 on, or with None"
     )
 
 
@@ -63,3 +64,24 @@ def test_explanation_says_when_something_must_drop_and_when_nothing_can():
     free = explain_capacity(100, 10, slots_per_token=None)
     assert "(no limit, group of 100 tokens, 10 experts)" in free
     assert "nothing can be dropped: an expert has a slot for every token of the group" in free
+    assert free.endswith(
+        "as without a limit: moe_expert_capacity_factor=None in Megatron-Core, "
+        "drop_tokens=False in DeepSpeed, capacity_factor=0 in Tutel and -1 in MaxText"
+    )
+
+
+def test_explanation_for_other_numbers_of_choices():
+    four = explain_capacity(100, 10, slots_per_token=5.0, choices=4)
+    assert "  capacity factor 5 in flaxformer, lingvo, praxis\n" in four
+    assert "  capacity factor 1.25 in DeepSpeed, MaxText, Megatron-Core, Tutel, vmoe\n" in four
+    assert "an expert drops once it is chosen by more than 50 of 100 tokens" in four
+    tight = explain_capacity(100, 10, slots_per_token=2.0, choices=4)
+    assert "at least 50.0% of the choices are dropped if all ask for all 4" in tight
+    switch = explain_capacity(100, 10, slots_per_token=1.0, choices=1)
+    assert "capacity factor 1 in DeepSpeed" in switch
+
+
+def test_more_choices_than_experts():
+    message = "explain_capacity: choices is 9 of 8 experts; give 1 to 8"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        explain_capacity(100, 8, choices=9)

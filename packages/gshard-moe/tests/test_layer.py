@@ -196,7 +196,7 @@ def test_all_wrong_arguments_at_once():
         "slots_per_token is 0.0; give more than 0 (the paper's 2S/E is 2.0); "
         "eval_slots_per_token is -2; give more than 0 (the paper's 2S/E is 2.0); "
         "second_expert is 'rnd'; give one of 'random', 'always', 'never'; "
-        "dispatch is 'sort'; give one of 'einsum', 'gather'"
+        "dispatch is 'sort'; give one of 'auto', 'einsum', 'gather', 'sorted'"
     )
     wrong = {"num_experts": 0, "mlp": -1, "slots_per_token": 0.0, "eval_slots_per_token": -2}
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

@@ -1,10 +1,22 @@
 """Sums that add up, and the shares made of them."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from gshard_moe import probabilities, statistics, summary, top1, top2
+from gshard_moe import (
+    expert_choice,
+    probabilities,
+    statistics,
+    statistics_by_label,
+    summary,
+    top1,
+    top2,
+    topk,
+)
 
 
 @jax.jit
@@ -83,3 +95,100 @@ def test_no_gradient():
         return statistics(top1(logits, capacity=2), probabilities(logits)).confidence
 
     np.testing.assert_array_equal(jax.grad(confidence)(jnp.ones((1, 3, 2))), 0)
+
+
+def test_three_choices_are_named_and_counted():
+    logits = 2 * jax.random.normal(jax.random.key(0), (2, 9, 5))
+    routing = topk(logits, k=3, capacity=2)
+    stats = statistics(routing, probabilities(logits))
+    dropped = np.asarray(routing.chosen_GSK & ~routing.kept_GSK).sum((0, 1))
+    np.testing.assert_array_equal(stats.dropped_K, dropped)
+    assert (dropped > 0).all()
+    reached = np.bincount(np.asarray(routing.kept_GSK).sum(-1).ravel(), minlength=4)
+    np.testing.assert_array_equal(stats.reached_J, reached)
+    shares = summary(stats)
+    names = ("dropped_first", "dropped_second", "dropped_choice_3")
+    np.testing.assert_allclose([shares[name] for name in names], dropped / 18, rtol=1e-6)
+    assert "tokens_with_3_experts" in shares
+
+
+def test_expert_choice_by_hand():
+    # Expert 0 takes tokens 0 and 3, expert 1 takes 2 and 1; of four experts' worth of places.
+    p = jnp.array([[[0.7, 0.3], [0.6, 0.4], [0.1, 0.9], [0.65, 0.35]]])
+    stats = statistics(expert_choice(jnp.log(p), capacity=2), p)
+    np.testing.assert_array_equal(stats.load_E, [2, 2])
+    np.testing.assert_array_equal(stats.chosen_K, [4])
+    np.testing.assert_array_equal(stats.dropped_K, [0])
+    np.testing.assert_array_equal(stats.reached_J, [0, 4, 0])
+    mask = jnp.array([[True, False, True, False]])
+    masked = statistics(expert_choice(jnp.log(p), capacity=2, mask_GS=mask), p, mask)
+    np.testing.assert_array_equal(masked.load_E, [2, 2])
+    np.testing.assert_array_equal(masked.reached_J, [0, 0, 2])
+
+
+def test_tokens_with_many_experts_are_counted_together():
+    logits = jnp.zeros((1, 3, 7))
+    stats = statistics(expert_choice(logits, capacity=3), probabilities(logits))
+    np.testing.assert_array_equal(stats.reached_J, [0, 0, 0, 0, 3])
+
+
+def naive_table(routing, labels, mask, num_labels):
+    load, tokens = np.zeros((num_labels, routing.num_experts)), np.zeros(num_labels)
+    chosen, dropped = np.zeros(num_labels), np.zeros(num_labels)
+    for g, s in np.ndindex(labels.shape):
+        if mask[g, s] and 0 <= (label := labels[g, s]) < num_labels:
+            tokens[label] += 1
+            for k in range(routing.kept_GSK.shape[-1]):
+                chosen[label] += routing.chosen_GSK[g, s, k]
+                dropped[label] += routing.chosen_GSK[g, s, k] and not routing.kept_GSK[g, s, k]
+                load[label, routing.expert_GSK[g, s, k]] += routing.kept_GSK[g, s, k]
+    return tokens, load, chosen, dropped
+
+
+jit_by_label = jax.jit(statistics_by_label, static_argnums=2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_table_of_labels_like_a_loop_over_tokens(seed):
+    rng = np.random.default_rng(seed)
+    logits = jnp.asarray(2 * rng.normal(size=(3, 8, 5)), jnp.float32)
+    labels, mask = rng.integers(-1, 5, (3, 8)), rng.random((3, 8)) < 0.8
+    routing = topk(logits, k=2, capacity=2, mask_GS=jnp.asarray(mask))
+    table = jit_by_label(routing, jnp.asarray(labels), 4, jnp.asarray(mask))
+    expected = naive_table(jax.tree.map(np.asarray, routing), labels, mask, 4)
+    for a, b in zip(jax.tree.leaves(table), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    whole = statistics(routing, probabilities(logits), jnp.asarray(mask))
+    everywhere = jit_by_label(routing, jnp.zeros((3, 8), jnp.int32), 1, jnp.asarray(mask))
+    np.testing.assert_array_equal(everywhere.load_NE[0], whole.load_E)
+    assert everywhere.dropped_N[0] == whole.dropped_K.sum()
+
+
+def test_tables_add_up_and_show_shares():
+    logits = 2 * jax.random.normal(jax.random.key(0), (4, 6, 3))
+    labels = jnp.arange(24).reshape(4, 6) % 5
+    routing = top2(logits, capacity=2, second="always")
+    table = jit_by_label(routing, labels, 7)
+    parts = [
+        jit_by_label(jax.tree.map(lambda x, at=at: x[at], routing), labels[at], 7)
+        for at in (slice(0, 1), slice(1, 4))
+    ]
+    for a, b in zip(*map(jax.tree.leaves, (parts[0] + parts[1], table)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(table.shares_NE.sum(-1), [1, 1, 1, 1, 1, 0, 0], rtol=1e-6)
+
+
+def test_table_of_labels_where_experts_choose():
+    p = jnp.array([[[0.7, 0.3], [0.6, 0.4], [0.1, 0.9], [0.65, 0.35]]])
+    table = jit_by_label(expert_choice(jnp.log(p), capacity=2), jnp.array([[0, 1, 1, 0]]), 2)
+    np.testing.assert_array_equal(table.load_NE, [[2, 0], [0, 2]])
+
+
+def test_wrong_labels():
+    routing = top1(jnp.zeros((2, 3, 4)), capacity=1)
+    message = (
+        "statistics_by_label: num_labels is 0; give at least 1; labels have shape (3, 2); "
+        "give (2, 3); labels are float32; give integers; mask is int32[2, 3]; give bool[2, 3]"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        statistics_by_label(routing, jnp.zeros((3, 2)), 0, jnp.zeros((2, 3), jnp.int32))

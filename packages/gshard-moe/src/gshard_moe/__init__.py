@@ -16,13 +16,24 @@ from gshard_moe.gating import topk as topk
 from gshard_moe.grouping import group as group
 from gshard_moe.grouping import ungroup as ungroup
 from gshard_moe.layer import MoELayer as MoELayer
-from gshard_moe.layer import MoEOutput as MoEOutput
 from gshard_moe.losses import balance_loss as balance_loss
 from gshard_moe.losses import router_z_loss as router_z_loss
+from gshard_moe.output import MoEOutput as MoEOutput
+from gshard_moe.output import auxiliary_loss as auxiliary_loss
+from gshard_moe.routers import ExpertChoice as ExpertChoice
+from gshard_moe.routers import Router as Router
+from gshard_moe.routers import Top2 as Top2
+from gshard_moe.routers import TopK as TopK
 from gshard_moe.routing import ExpertRouting as ExpertRouting
 from gshard_moe.routing import Routing as Routing
+from gshard_moe.sorting import Sorted as Sorted
+from gshard_moe.sorting import combine_sorted as combine_sorted
+from gshard_moe.sorting import dispatch_sorted as dispatch_sorted
+from gshard_moe.sorting import sort as sort
+from gshard_moe.statistics import LabelStatistics as LabelStatistics
 from gshard_moe.statistics import Statistics as Statistics
 from gshard_moe.statistics import statistics as statistics
+from gshard_moe.statistics import statistics_by_label as statistics_by_label
 from gshard_moe.statistics import summary as summary
 
 __version__ = version("gshard-moe")

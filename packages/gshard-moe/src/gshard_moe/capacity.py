@@ -8,9 +8,14 @@ import math
 
 PAPER_SLOTS_PER_TOKEN = 2.0
 
-# Who calls slots_per_token by its value, and who divides it by the two choices of top-2.
+# Who calls slots_per_token by its value, and who divides it by the choices of a token.
 _SAME_UNIT = ("flaxformer", "lingvo", "praxis")
 _PER_CHOICE = ("DeepSpeed", "MaxText", "Megatron-Core", "Tutel", "vmoe")
+# How others say that there is no limit.
+_NO_LIMIT = (
+    "moe_expert_capacity_factor=None in Megatron-Core, drop_tokens=False in DeepSpeed, "
+    "capacity_factor=0 in Tutel and -1 in MaxText"
+)
 
 
 def capacity(
@@ -55,10 +60,22 @@ def explain_capacity(
     slots_per_token: float | None = PAPER_SLOTS_PER_TOKEN,
     minimum: int = 1,
     multiple_of: int = 1,
+    choices: int = 2,
 ) -> str:
     """A few lines: the slots, what they can hold, and what others would call the same setting.
 
-    The other names are for top-2 routing. Takes and raises what `capacity` does.
+    For training and evaluation alike: None is the evaluation that drops nothing.
+
+    Args:
+      group_size: Tokens per group, S.
+      num_experts: E.
+      slots_per_token: Slots of all experts together per token; None for S slots each.
+      minimum: Fewest slots of an expert.
+      multiple_of: Rounding.
+      choices: Experts per token: 2 for top-2.
+
+    Raises:
+      ValueError: An argument that is not positive, or more choices than experts.
     """
     slots = capacity(
         group_size,
@@ -67,18 +84,40 @@ def explain_capacity(
         minimum=minimum,
         multiple_of=multiple_of,
     )
+    # A token of one expert has no second choice.
+    if choices < 1 or choices > max(2, num_experts):
+        raise ValueError(
+            f"explain_capacity: choices is {choices} of {num_experts} experts; "
+            f"give 1 to {num_experts}"
+        )
     effective = slots * num_experts / group_size
     asked = "no limit" if slots_per_token is None else f"slots_per_token={slots_per_token:g}"
-    if slots == group_size:
-        drops = "nothing can be dropped: an expert has a slot for every token of the group"
-    elif effective < 2:
-        drops = f"at least {(2 - effective) / 2:.1%} of the choices are dropped if all ask for one"
-    else:
-        drops = f"an expert drops once it is chosen by more than {slots} of {group_size} tokens"
-    return (
+    lines = [
         f"capacity: {slots} slots per group and expert "
-        f"({asked}, group of {group_size} tokens, {num_experts} experts)\n"
-        f"  in effect {effective:.3g} slots per token (the paper: 2); {drops}\n"
-        f"  capacity factor {effective:.3g} in {', '.join(_SAME_UNIT)}\n"
-        f"  capacity factor {effective / 2:.3g} in {', '.join(_PER_CHOICE)}"
+        f"({asked}, group of {group_size} tokens, {num_experts} experts)",
+        f"  in effect {effective:.3g} slots per token (the paper: 2); "
+        + _drops(slots, group_size, effective, choices),
+        f"  capacity factor {effective:.3g} in {', '.join(_SAME_UNIT)}",
+        f"  capacity factor {effective / choices:.3g} in {', '.join(_PER_CHOICE)}",
+    ]
+    if slots == group_size:
+        return "\n".join([*lines, f"  as without a limit: {_NO_LIMIT}"])
+    return "\n".join([*lines, f"  cannot drop from slots_per_token={num_experts} on, or with None"])
+
+
+def capacity_factor_means(factor: float, choices: float) -> str:
+    """What a capacity factor is here, for those who bring one along: it has two units."""
+    return (
+        f"{factor:g}, which in {', '.join(_PER_CHOICE)} is slots_per_token={factor * choices:g} "
+        f"and in {', '.join(_SAME_UNIT)} slots_per_token={factor:g}; give slots_per_token"
     )
+
+
+def _drops(slots: int, group_size: int, effective: float, choices: int) -> str:
+    if slots == group_size:
+        return "nothing can be dropped: an expert has a slot for every token of the group"
+    if effective < choices:
+        share = (choices - effective) / choices
+        asking = "one" if choices == 2 else f"all {choices}"
+        return f"at least {share:.1%} of the choices are dropped if all ask for {asking}"
+    return f"an expert drops once it is chosen by more than {slots} of {group_size} tokens"

@@ -4,49 +4,40 @@ Axes: G groups, S tokens per group, E experts, C slots per expert and group, M m
 H hidden width.
 """
 
-import dataclasses
-from collections.abc import Callable
-from typing import Literal, get_args
+import functools
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gshard_annotate import annotate
-from gshard_moe import dispatch as dispatching
-from gshard_moe.capacity import PAPER_SLOTS_PER_TOKEN, capacity
-from gshard_moe.gating import SecondExpert, probabilities, top2
+from gshard_moe.capacity import capacity
+from gshard_moe.exchange import Dispatch as Dispatch
+from gshard_moe.exchange import ExpertLoop, through_rows, through_slots
+from gshard_moe.experts import Activation, Experts
+from gshard_moe.explicit import on_auto_axes
+from gshard_moe.gating import SecondExpert, probabilities
+from gshard_moe.layer_faults import argument_faults, input_faults, raise_all
 from gshard_moe.losses import balance_loss, router_z_loss
-from gshard_moe.routing import Routing
-from gshard_moe.statistics import Statistics, statistics
-
-Dispatch = Literal["einsum", "gather"]
+from gshard_moe.output import MoEOutput as MoEOutput
+from gshard_moe.routers import Router, Top2
+from gshard_moe.routing import ExpertRouting, Routing
+from gshard_moe.statistics import statistics
 
 # Fan-in of one expert, not of all together.
 _KERNEL_INIT = nnx.initializers.lecun_normal(batch_axis=(0,))
 _ROUTER_INIT = nnx.initializers.lecun_normal()
+_BIAS_INIT = nnx.initializers.zeros
 
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class MoEOutput:
-    """What a layer returns beside its output, unweighted.
-
-    Attributes:
-      balance_loss: 1 for a balanced router; the authors' code weighs it with 0.01.
-      z_loss: Mean squared logsumexp of the router logits; ST-MoE weighs it with 0.001.
-      statistics: Sums that add up over layers and steps.
-    """
-
-    balance_loss: Float[Array, ""]
-    z_loss: Float[Array, ""]
-    statistics: Statistics
+# Logical names of the parameters, by shape.
+_AXES = {"EMH": ("expert", "embed", "mlp"), "EHM": ("expert", "mlp", "embed")}
+_AXES |= {"EH": ("expert", "mlp"), "EM": ("expert", "embed"), "ME": ("embed", "router")}
 
 
 class MoELayer(nnx.Module):
-    """Two-matrix feed-forward experts behind a top-2 router, in place of a feed-forward block.
+    """Feed-forward experts behind a router, in place of a feed-forward block.
 
     Tokens come in groups (`gshard_moe.grouping.group`). The layer annotates its activations with
     logical names; on one device that does nothing, on several enter `gshard_annotate.rules_scope`
@@ -57,13 +48,29 @@ class MoELayer(nnx.Module):
       num_experts: E.
       embed: Model width M.
       mlp: Hidden width H of an expert.
-      slots_per_token: Slots of all experts together per token in training; the paper's 2S/E is 2.
-      eval_slots_per_token: The same when deterministic; None for S slots, which drops nothing.
+      slots_per_token: Slots of all experts together per token in training; None for S slots each,
+        which drops nothing; "choices" for as many as the router makes choices (top-2: the paper's
+        2S/E). With dispatch="sorted" the rows of the buffer per token, and no expert has a limit.
+      eval_slots_per_token: The same when deterministic. None drops nothing: by S slots of each
+        expert, or by sorted rows where all those slots are more than `eval_padded_slots`.
+      eval_padded_slots: Most slots of a group, E * S, that an evaluation pads up to.
+      router: How tokens find experts; None for `Top2` with the three arguments below.
       second_expert: "random" (probability 2 g2, as in the paper), "always" or "never".
       eval_second_expert: The same when deterministic.
       burn_slots: Whether second choices that lose their coin take up slots all the same.
-      dispatch: "einsum" or "gather"; same numbers, different speed.
-      activation: Between the two matrices.
+      causal: Whether the layer is in a decoder; to be said for routers that look at later tokens,
+        which a decoder must not.
+      jitter: Router inputs are multiplied with noise from 1 - jitter to 1 + jitter in training.
+      dispatch: "einsum", "gather", "sorted" (no limit per expert), or "auto": the fastest known.
+      experts: "batched" (one einsum), "one_by_one" (one device), or "auto": one by one on CPU.
+      expert_parts: Parts of the experts that have their own rows, with dispatch="sorted" and a
+        limit; a multiple of the devices that experts are split over.
+      gated: Whether the activation is that of a gate (GeGLU, SwiGLU).
+      activation: Between the two matrices: `jax.nn.relu`, `jax.nn.gelu`, `jax.nn.silu`.
+      use_bias: Whether the matrices have biases.
+      check_finite: Whether logits that are NaN or infinite stop the program with an error that
+        names the layer. For looking for them: each step then waits for the host.
+      name: What messages call the layer.
       dtype: Of the experts' computation and of the output. The router computes in float32.
       param_dtype: Of the parameters.
       kernel_init: Initialiser of wi [E,M,H] and wo [E,H,M].
@@ -80,34 +87,73 @@ class MoELayer(nnx.Module):
         embed: int,
         mlp: int,
         *,
-        slots_per_token: float = PAPER_SLOTS_PER_TOKEN,
-        eval_slots_per_token: float | None = None,
+        slots_per_token: float | Literal["choices"] | None = "choices",
+        eval_slots_per_token: float | Literal["choices"] | None = None,
+        eval_padded_slots: int = 2**15,
+        router: Router | None = None,
         second_expert: SecondExpert = "random",
         eval_second_expert: SecondExpert = "always",
         burn_slots: bool = False,
-        dispatch: Dispatch = "einsum",
-        activation: Callable[[Array], Array] = jax.nn.relu,
+        causal: bool | None = None,
+        jitter: float = 0.0,
+        dispatch: Dispatch = "auto",
+        experts: ExpertLoop = "auto",
+        expert_parts: int | None = None,
+        gated: bool = False,
+        activation: Activation = jax.nn.relu,
+        use_bias: bool = False,
+        check_finite: bool = False,
+        name: str = "MoELayer",
         dtype: jnp.dtype = jnp.float32,
         param_dtype: jnp.dtype = jnp.float32,
         kernel_init: nnx.Initializer = _KERNEL_INIT,
         router_init: nnx.Initializer = _ROUTER_INIT,
+        capacity_factor: float | None = None,
         rngs: nnx.Rngs,
     ):
         self.num_experts, self.embed, self.mlp = num_experts, embed, mlp
-        self.slots_per_token, self.eval_slots_per_token = slots_per_token, eval_slots_per_token
         self.second_expert: SecondExpert = second_expert
         self.eval_second_expert: SecondExpert = eval_second_expert
-        self.burn_slots, self.dispatch, self.activation = burn_slots, dispatch, activation
-        self.dtype = dtype
-        self._check_arguments()
-        E, M, H = num_experts, embed, mlp
-        self.router = _param(router_init(rngs.params(), (M, E), param_dtype), "embed", "router")
-        self.wi = _param(
-            kernel_init(rngs.params(), (E, M, H), param_dtype), "expert", "embed", "mlp"
+        self.burn_slots = burn_slots
+        self.routing = router or Top2(second_expert, eval_second_expert, burn_slots)
+        # Rows have no limit but the buffer's, which need not be one.
+        choices = None if dispatch == "sorted" else float(self.routing.choices)
+        self.slots_per_token = choices if slots_per_token == "choices" else slots_per_token
+        self.eval_slots_per_token = (
+            choices if eval_slots_per_token == "choices" else eval_slots_per_token
         )
-        self.wo = _param(
-            kernel_init(rngs.params(), (E, H, M), param_dtype), "expert", "mlp", "embed"
-        )
+        self.eval_padded_slots, self.expert_parts = eval_padded_slots, expert_parts
+        self.dispatch: Dispatch = dispatch
+        self.experts: ExpertLoop = experts
+        self.causal = causal
+        self.gated, self.activation, self.use_bias = gated, activation, use_bias
+        self.jitter, self.check_finite, self.name, self.dtype = jitter, check_finite, name, dtype
+        raise_all(name, argument_faults(self, router, capacity_factor))
+        self._create(param_dtype, kernel_init, router_init, rngs)
+
+    def _create(
+        self,
+        dtype: jnp.dtype,
+        kernel_init: nnx.Initializer,
+        router_init: nnx.Initializer,
+        rngs: nnx.Rngs,
+    ) -> None:
+        sizes = {"E": self.num_experts, "M": self.embed, "H": self.mlp}
+
+        def param(init: nnx.Initializer, axes: str) -> nnx.Param:
+            value = init(rngs.params(), tuple(sizes[axis] for axis in axes), dtype)
+            # Named so, the axes survive Flax's bridge to Linen; other metadata becomes an empty
+            # spec there. As metadata only, since a mesh is not known here.
+            return nnx.Param(value, out_sharding=_AXES[axes], eager_sharding=False)
+
+        self.router = param(router_init, "ME")
+        self.wi, self.wo = param(kernel_init, "EMH"), param(kernel_init, "EHM")
+        if self.gated:
+            self.gate = param(kernel_init, "EMH")
+        if self.use_bias:
+            self.bi, self.bo = param(_BIAS_INIT, "EH"), param(_BIAS_INIT, "EM")
+        if self.use_bias and self.gated:
+            self.bg = param(_BIAS_INIT, "EH")
 
     def __call__(
         self,
@@ -116,101 +162,142 @@ class MoELayer(nnx.Module):
         *,
         key: jax.Array | None = None,
         deterministic: bool = False,
+        layer_index: Int[Array, ""] | int = 0,
     ) -> tuple[Float[Array, "G S M"], MoEOutput]:
         """The experts' weighted outputs, without residual, and what the router did.
 
         Args:
           x_GSM: Tokens in groups.
           mask_GS: False for padding: routed nowhere, output 0, in no loss or statistic.
-          key: For the second expert's coin; a function of it and of the token's place only.
-          deterministic: Evaluation: the `eval_` settings.
+          key: For the second expert's coin and for jitter; a function of it and of the token's
+            place only.
+          deterministic: Evaluation: the `eval_` settings, no jitter.
+          layer_index: Which of several stacked layers this is, for messages.
         """
-        self._check_inputs(x_GSM, mask_GS)
+        jitter = 0.0 if deterministic else self.jitter
+        raise_all(self.name, input_faults(self, x_GSM, mask_GS, key, jitter))
         if mask_GS is not None:  # so that not even a NaN in padding reaches an expert or a loss
             x_GSM = jnp.where(mask_GS[..., None], x_GSM, 0)
         x_GSM = annotate(x_GSM, "group", "group_token", "act_embed")
-        # In full float32 on every backend: TPU and GPU would round the factors of the products, and
-        # near ties would go to other experts.
-        logits_GSE = jnp.einsum(
-            "GSM,ME->GSE",
-            x_GSM.astype(jnp.float32),
-            self.router[...].astype(jnp.float32),
-            precision=jax.lax.Precision.HIGHEST,
-        )
-        routing = self._route(logits_GSE, mask_GS, key, deterministic)
-        y_GSM = self._experts(x_GSM.astype(self.dtype), routing)
-        p_GSE = probabilities(logits_GSE)
-        return y_GSM, MoEOutput(
-            balance_loss=balance_loss(p_GSE, routing.expert_GSK[..., 0], mask_GS),
-            z_loss=router_z_loss(logits_GSE, mask_GS),
-            statistics=statistics(routing, p_GSE, mask_GS),
+        wi, wo, *others = (self._values(name) for name in ("wi", "wo", "gate", "bi", "bo", "bg"))
+        assert wi is not None
+        assert wo is not None
+        forward = functools.partial(self._forward, deterministic=deterministic, jitter=jitter)
+        return on_auto_axes(
+            forward, self.router[...], Experts(wi, wo, *others), x_GSM, mask_GS, key, layer_index
         )
 
-    def _route(
-        self, logits_GSE: Array, mask_GS: Array | None, key: jax.Array | None, deterministic: bool
-    ) -> Routing:
-        slots = self.eval_slots_per_token if deterministic else self.slots_per_token
-        return top2(
+    def _values(self, name: str) -> Array | None:
+        return getattr(self, name)[...] if hasattr(self, name) else None
+
+    def _forward(
+        self,
+        router_ME: Array,
+        experts: Experts,
+        x_GSM: Array,
+        mask_GS: Array | None,
+        key: jax.Array | None,
+        layer_index: Array | int,
+        *,
+        deterministic: bool,
+        jitter: float,
+    ) -> tuple[Array, MoEOutput]:
+        """What the layer does, as a function of arrays."""
+        logits_GSE = _logits(x_GSM, router_ME, jitter, key)
+        if self.check_finite:
+            self._check_finite(logits_GSE, layer_index)
+        plan = self._plan(x_GSM.shape[1], deterministic)
+        routing = self.routing.route(
             logits_GSE,
-            capacity=capacity(logits_GSE.shape[1], self.num_experts, slots_per_token=slots),
+            capacity=plan.capacity,
             mask_GS=mask_GS,
             key=key,
-            second=self.eval_second_expert if deterministic else self.second_expert,
-            burn_slots=self.burn_slots,
+            deterministic=deterministic,
+        )
+        experts = jax.tree.map(lambda w: w.astype(self.dtype), experts)
+        x_GSM = x_GSM.astype(self.dtype)
+        if plan.kind == "sorted":
+            assert isinstance(routing, Routing)
+            y_GSM, routing = through_rows(
+                x_GSM,
+                routing,
+                experts,
+                self.activation,
+                slots_per_token=plan.rows_per_token,
+                expert_parts=self.expert_parts,
+            )
+        else:
+            y_GSM = through_slots(
+                x_GSM, routing, experts, self.activation, kind=plan.kind, loop=self.experts
+            )
+        y_GSM = annotate(y_GSM, "group", "group_token", "act_embed")
+        p_GSE = probabilities(logits_GSE)
+        return y_GSM, MoEOutput(
+            balance_loss=_balance(p_GSE, routing, mask_GS),
+            z_loss=router_z_loss(logits_GSE, mask_GS),
+            statistics=statistics(routing, p_GSE, mask_GS),
+            batch_independent=plan.unlimited and self.routing.alone(deterministic=deterministic),
         )
 
-    def _experts(self, x_GSM: Array, routing: Routing) -> Array:
-        """Algorithm 2, lines 4-8; each change from groups to experts is an all-to-all."""
-        send, fetch = _DISPATCH[self.dispatch]
-        # Copied into slots where the tokens are, then sent to where the experts are.
-        x_EGCM = annotate(send(x_GSM, routing), None, "group", "capacity", "act_embed")
-        x_EGCM = annotate(x_EGCM, "expert", "dispatched_group", "capacity", "act_embed")
-        x_EGCM = checkpoint_name(x_EGCM, "moe_dispatch")
-        h_EGCH = jnp.einsum("EGCM,EMH->EGCH", x_EGCM, self.wi[...].astype(self.dtype))
-        h_EGCH = annotate(h_EGCH, "expert", "dispatched_group", "capacity", "act_mlp")
-        h_EGCH = self.activation(h_EGCH)
-        y_EGCM = jnp.einsum("EGCH,EHM->EGCM", h_EGCH, self.wo[...].astype(self.dtype))
-        y_EGCM = annotate(y_EGCM, "expert", "dispatched_group", "capacity", "act_embed")
-        y_EGCM = annotate(y_EGCM, None, "group", "capacity", "act_embed")
-        y_EGCM = checkpoint_name(y_EGCM, "moe_combine")
-        return annotate(fetch(y_EGCM, routing), "group", "group_token", "act_embed")
+    def _plan(self, group_size: int, deterministic: bool) -> "_Plan":
+        slots = self.eval_slots_per_token if deterministic else self.slots_per_token
+        # Gathers are the fastest on CPU, and by the compiler's estimate on TPU.
+        kind = "gather" if self.dispatch == "auto" else self.dispatch
+        too_many = self.num_experts * group_size > self.eval_padded_slots
+        if deterministic and slots is None and too_many and not self.routing.sees_later_tokens:
+            kind = "sorted"
+        if kind == "sorted":
+            return _Plan(kind, group_size, slots)
+        slots_of_each = capacity(group_size, self.num_experts, slots_per_token=slots)
+        return _Plan(kind, slots_of_each, slots)
 
-    def _check_arguments(self) -> None:
-        sizes = {name: getattr(self, name) for name in ("num_experts", "embed", "mlp")}
-        faults = [f"{name} is {n}; give at least 1" for name, n in sizes.items() if n < 1]
-        for name in ("slots_per_token", "eval_slots_per_token"):
-            slots = getattr(self, name)
-            if slots is not None and not slots > 0:
-                faults.append(f"{name} is {slots}; give more than 0 (the paper's 2S/E is 2.0)")
-        choices = dict.fromkeys(("second_expert", "eval_second_expert"), get_args(SecondExpert))
-        for name, allowed in (choices | {"dispatch": tuple(_DISPATCH)}).items():
-            if getattr(self, name) not in allowed:
-                given = getattr(self, name)
-                faults.append(f"{name} is {given!r}; give one of {', '.join(map(repr, allowed))}")
-        if faults:
-            raise ValueError(f"MoELayer: {'; '.join(faults)}")
+    def _check_finite(self, logits_GSE: Array, layer_index: Array | int) -> None:
+        # Not checkify: JAX loses its checks in the gradient of a scan, and cannot differentiate
+        # custom gradients that went through it.
+        def stop(wrong: Array, layer: Array) -> None:
+            if wrong:
+                raise FloatingPointError(
+                    f"{self.name}: layer {layer}: {wrong} of {logits_GSE.size} router logits are "
+                    "NaN or infinite; look at what comes into this layer and at its router's "
+                    "weights"
+                )
 
-    def _check_inputs(self, x_GSM: Array, mask_GS: Array | None) -> None:
-        faults = []
-        if x_GSM.ndim != 3 or x_GSM.shape[-1] != self.embed:
-            faults.append(f"x has shape {x_GSM.shape}; give [groups, tokens, {self.embed}]")
-        if mask_GS is not None and mask_GS.shape != x_GSM.shape[:2]:
-            faults.append(f"mask has shape {mask_GS.shape}; give {x_GSM.shape[:2]}")
-        if mask_GS is not None and mask_GS.dtype != jnp.bool_:
-            faults.append(f"mask is {mask_GS.dtype}; give bool, False for padding")
-        if faults:
-            raise ValueError(f"MoELayer: {'; '.join(faults)}")
+        wrong = (~jnp.isfinite(jax.lax.stop_gradient(logits_GSE))).sum()
+        jax.debug.callback(stop, wrong, jnp.asarray(layer_index))
 
 
-_DISPATCH = {
-    "einsum": (dispatching.dispatch_einsum, dispatching.combine_einsum),
-    "gather": (dispatching.dispatch_gather, dispatching.combine_gather),
-}
+class _Plan(NamedTuple):
+    kind: Literal["einsum", "gather", "sorted"]
+    capacity: int
+    rows_per_token: float | None
+
+    @property
+    def unlimited(self) -> bool:
+        return self.rows_per_token is None
 
 
-def _param(value: Array, *names: str) -> nnx.Param:
-    """A parameter with logical names: as metadata only, since a mesh is not known here.
+def _logits(
+    x_GSM: Array, router_ME: Array, jitter: float, key: jax.Array | None
+) -> Float[Array, "G S E"]:
+    x_GSM = x_GSM.astype(jnp.float32)
+    if jitter:
+        assert key is not None
+        # A key of its own, so that the second expert's coin is the same with jitter and without.
+        key = jax.random.fold_in(key, 1)
+        x_GSM *= jax.random.uniform(key, x_GSM.shape, minval=1 - jitter, maxval=1 + jitter)
+    # In full float32 on every backend: TPU and GPU would round the factors of the products, and
+    # near ties would go to other experts.
+    return jnp.einsum(
+        "GSM,ME->GSE",
+        x_GSM,
+        router_ME.astype(jnp.float32),
+        precision=jax.lax.Precision.HIGHEST,
+    )
 
-    Named so, they survive Flax's bridge to Linen; other metadata becomes an empty spec there.
-    """
-    return nnx.Param(value, out_sharding=names, eager_sharding=False)
+
+def _balance(
+    p_GSE: Array, routing: Routing | ExpertRouting, mask_GS: Array | None
+) -> Float[Array, ""]:
+    if isinstance(routing, ExpertRouting):  # balanced by construction: nothing to push against
+        return jnp.ones((), p_GSE.dtype)
+    return balance_loss(p_GSE, routing.expert_GSK[..., 0], mask_GS)

@@ -7,9 +7,12 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from gshard_moe.routing import Routing
+from gshard_moe.routing import ExpertRouting, Routing
+
+# Experts of a token that are counted apart when experts choose, and a token may have any number.
+_MOST_COUNTED = 4
 
 
 @jax.tree_util.register_dataclass
@@ -21,9 +24,10 @@ class Statistics:
       tokens: How many tokens.
       load_E: Choices that got a slot, per expert.
       importance_E: Sum of probabilities, per expert.
-      chosen_K: First choices and second choices that asked for a slot.
+      chosen_K: First choices, second choices and so on that asked for a slot.
       dropped_K: Those that found their expert full.
-      reached_J: Tokens that reached 0, 1 and 2 experts.
+      reached_J: Tokens that reached 0, 1, ... K experts. Where experts choose, K is 1, nothing is
+        ever dropped, and the last of 0 to 4 counts tokens with 4 and more.
       entropy: Sum of the entropies of the probabilities, in nats.
       confidence: Sum of the highest probabilities.
     """
@@ -42,32 +46,24 @@ class Statistics:
 
 
 def statistics(
-    routing: Routing,
+    routing: Routing | ExpertRouting,
     probabilities_GSE: Float[Array, "G S E"],
     mask_GS: Bool[Array, "G S"] | None = None,
 ) -> Statistics:
     """What this routing did; no gradient flows through it."""
     p_GSE = jax.lax.stop_gradient(probabilities_GSE)
-    G, S, E = p_GSE.shape
-    K = routing.kept_GSK.shape[-1]
-    valid_GS = jnp.ones((G, S), bool) if mask_GS is None else mask_GS
-    kept_GSK = routing.kept_GSK.astype(jnp.float32)
-    load_GSE = (jax.nn.one_hot(routing.expert_GSK, E) * kept_GSK[..., None]).sum(2)
-    reached_GSJ = jax.nn.one_hot(routing.kept_GSK.sum(-1), K + 1)
+    valid_GS = jnp.ones(p_GSE.shape[:2], bool) if mask_GS is None else mask_GS
     entropy_GS = -jnp.where(p_GSE > 0, p_GSE * jnp.log(jnp.maximum(p_GSE, 1e-38)), 0.0).sum(-1)
     # Side by side, so that devices add up once and not once per figure.
     parts = [
-        jnp.ones((G, S, 1)),
-        load_GSE,
+        jnp.ones((*valid_GS.shape, 1)),
+        *_counts(routing, p_GSE.shape[-1]),
         p_GSE,
-        routing.chosen_GSK.astype(jnp.float32),
-        (routing.chosen_GSK & ~routing.kept_GSK).astype(jnp.float32),
-        reached_GSJ,
         entropy_GS[..., None],
         p_GSE.max(-1, keepdims=True),
     ]
     sums = jnp.where(valid_GS[..., None], jnp.concatenate(parts, -1), 0.0).sum((0, 1))
-    tokens, load_E, importance_E, chosen_K, dropped_K, reached_J, entropy, confidence = (
+    tokens, load_E, chosen_K, dropped_K, reached_J, importance_E, entropy, confidence = (
         jax.lax.split(sums, [part.shape[-1] for part in parts])
     )
     return Statistics(
@@ -75,15 +71,118 @@ def statistics(
     )
 
 
+def load_per_token(routing: Routing | ExpertRouting) -> Float[Array, "G S E"]:
+    """1 where the token reached the expert, otherwise 0."""
+    if isinstance(routing, Routing):
+        one_hot_GSKE = jax.nn.one_hot(routing.expert_GSK, routing.num_experts)
+        return (one_hot_GSKE * routing.kept_GSK[..., None]).sum(2)
+    token_GECS = routing.token_GEC[..., None] == jnp.arange(routing.num_tokens)
+    taken_GES = (token_GECS & routing.kept_GEC[..., None]).any(2)
+    return taken_GES.swapaxes(1, 2).astype(jnp.float32)
+
+
+def _counts(routing: Routing | ExpertRouting, num_experts: int) -> list[Array]:
+    """Load, chosen, dropped and reached of each token, each [G, S, ...]."""
+    load_GSE = load_per_token(routing)
+    if isinstance(routing, Routing):
+        chosen_GSK = routing.chosen_GSK.astype(jnp.float32)
+        dropped_GSK = (routing.chosen_GSK & ~routing.kept_GSK).astype(jnp.float32)
+        reached_GS, most = routing.kept_GSK.sum(-1), routing.kept_GSK.shape[-1]
+    else:
+        chosen_GSK = load_GSE.sum(-1, keepdims=True)
+        dropped_GSK = jnp.zeros_like(chosen_GSK)
+        most = min(num_experts, _MOST_COUNTED)
+        reached_GS = jnp.minimum(load_GSE.sum(-1), most).astype(jnp.int32)
+    return [load_GSE, chosen_GSK, dropped_GSK, jax.nn.one_hot(reached_GS, most + 1)]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LabelStatistics:
+    """Sums per label (a language, a task) over tokens that are no padding. Add with `+`.
+
+    Attributes:
+      tokens_N: How many tokens have the label.
+      load_NE: Choices of such tokens that got a slot, per expert.
+      chosen_N: Choices of such tokens that asked for a slot.
+      dropped_N: Those that found their expert full.
+    """
+
+    tokens_N: Float[Array, " N"]
+    load_NE: Float[Array, "N E"]
+    chosen_N: Float[Array, " N"]
+    dropped_N: Float[Array, " N"]
+
+    def __add__(self, other: "LabelStatistics") -> "LabelStatistics":
+        return jax.tree.map(jnp.add, self, other)
+
+    @property
+    def shares_NE(self) -> Float[Array, "N E"]:
+        """Which experts the tokens of a label went to: rows sum to 1, or are 0 without tokens."""
+        return self.load_NE / jnp.maximum(self.load_NE.sum(-1, keepdims=True), 1)
+
+
+def statistics_by_label(
+    routing: Routing | ExpertRouting,
+    labels_GS: Int[Array, "G S"],
+    num_labels: int,
+    mask_GS: Bool[Array, "G S"] | None = None,
+) -> LabelStatistics:
+    """The table label x expert of this routing; no gradient flows through it.
+
+    Args:
+      routing: What the layer's router decided.
+      labels_GS: Label of each token, 0 to `num_labels` - 1; others, such as -1, count nowhere.
+      num_labels: Rows of the table, N.
+      mask_GS: False for padding.
+
+    Raises:
+      ValueError: Everything that is wrong with the arguments, at once.
+    """
+    load_GSE, chosen_GSK, dropped_GSK, _ = _counts(routing, routing.num_experts)
+    _check_labels(labels_GS, num_labels, mask_GS, load_GSE.shape[:2])
+    label_GSN = labels_GS[..., None] == jnp.arange(num_labels)
+    if mask_GS is not None:
+        label_GSN &= mask_GS[..., None]
+    parts = [
+        jnp.ones((*labels_GS.shape, 1)),
+        load_GSE,
+        chosen_GSK.sum(-1, keepdims=True),
+        dropped_GSK.sum(-1, keepdims=True),
+    ]
+    # One matmul of 0s, 1s and small counts: exact whatever the precision it is done in.
+    table_NJ = jnp.einsum("GSN,GSJ->NJ", label_GSN.astype(jnp.float32), jnp.concatenate(parts, -1))
+    tokens_N1, load_NE, chosen_N1, dropped_N1 = jax.lax.split(
+        table_NJ, [part.shape[-1] for part in parts], axis=1
+    )
+    return LabelStatistics(tokens_N1[:, 0], load_NE, chosen_N1[:, 0], dropped_N1[:, 0])
+
+
+def _check_labels(
+    labels_GS: Array, num_labels: int, mask_GS: Array | None, shape: tuple[int, ...]
+) -> None:
+    faults = [] if num_labels >= 1 else [f"num_labels is {num_labels}; give at least 1"]
+    if labels_GS.shape != shape:
+        faults.append(f"labels have shape {labels_GS.shape}; give {shape}")
+    if not jnp.issubdtype(labels_GS.dtype, jnp.integer):
+        faults.append(f"labels are {labels_GS.dtype}; give integers")
+    if mask_GS is not None and (mask_GS.shape != shape or mask_GS.dtype != jnp.bool_):
+        faults.append(f"mask is {mask_GS.dtype}{list(mask_GS.shape)}; give bool{list(shape)}")
+    if faults:
+        raise ValueError(f"statistics_by_label: {'; '.join(faults)}")
+
+
 def summary(total: Statistics) -> dict[str, Array]:
     """Shares and means of these sums, by the names under which they are logged.
 
-    dropped_first and dropped_second are shares of the choices that asked for a slot; load and
-    importance are shares of all experts' sum, so that a balanced router has 1/E everywhere.
+    dropped_first, dropped_second, dropped_choice_3 and so on are shares of the choices that asked
+    for a slot; load and importance are shares of all experts' sum, so that a balanced router has
+    1/E everywhere.
     """
     tokens = jnp.maximum(total.tokens, 1)
     dropped_K = total.dropped_K / jnp.maximum(total.chosen_K, 1)
-    names = ("first", "second")[: dropped_K.shape[-1]]
+    choices = dropped_K.shape[-1]
+    names = ("first", "second", *(f"choice_{k + 1}" for k in range(2, choices)))[:choices]
     return {
         "load": total.load_E / jnp.maximum(total.load_E.sum(), 1),
         "importance": total.importance_E / tokens,
