@@ -103,8 +103,9 @@ def _exchanges(
     for one, instruction, fusion in placed_collectives(final):
         taking_part = _Group(instruction, axes)
         times = counts.counts.get(one.computation, 1)
+        made = sum(array.elements for array in instruction.arrays)
         cause = causes.of(
-            Crossing(one, fusion or instruction, taking_part.touched, taking_part.size)
+            Crossing(one, fusion or instruction, made, taking_part.touched, taking_part.size)
         )
         source = final.source(instruction) or cause.source
         seconds = None

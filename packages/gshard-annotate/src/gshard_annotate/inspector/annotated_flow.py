@@ -43,10 +43,11 @@ class AnnotatedFlow:
 
     def name(self, node: Node) -> str:
         """What a reader would call a value: an argument, an annotation, an operation's result."""
+        through = (*SAME_VALUE, "dynamic-update-slice")
         for other in self.flow.walk(
             [node],
-            self.flow.sources,
-            lambda n: n.instruction.opcode in SAME_VALUE and not self._known(n),
+            self._same,
+            lambda n: n.instruction.opcode in through and not self._known(n),
             limit=_NEAR,
         ):
             if self.flow.is_argument(other):
@@ -108,6 +109,14 @@ class AnnotatedFlow:
             after = self._nearest([u for node in nodes for u in self.flow.uses(node)], axes, False)
             found += [after] if after and after not in found else []
         return " -> ".join(found)
+
+    def _same(self, node: Node) -> list[Node]:
+        """What a value is a part or another form of; of a loop's stack what is put there."""
+        one = node.instruction
+        if one.opcode != "dynamic-update-slice":
+            return self.flow.sources(node)
+        known = self.flow.program.computations[one.computation].instructions
+        return self.flow.origins(known[one.operands[1]])
 
     def _nearest(self, start: list[Node], axes: Sequence[str], backwards: bool) -> str:
         """The nearest one that is split over all of these axes, else over any of them."""

@@ -53,12 +53,14 @@ class Crossing(NamedTuple):
     Attributes:
       found: The collective.
       instruction: The instruction, or the fusion that it is in.
+      elements: How many numbers the collective makes on one device.
       axes: The mesh axes over which it goes, whole or in part.
       group: How many devices exchange.
     """
 
     found: Collective
     instruction: Instruction
+    elements: int
     axes: tuple[str, ...]
     group: int
 
@@ -133,7 +135,9 @@ class Causes:
         if op_name.endswith("/shard_map"):
             return Cause(f"shard_map at {place(source)}", source=source)
         if crossing.found.kind in _SUMS:
-            return Cause(before.met(operations, crossing.axes), source=source)
+            # The parts of a reduce-scatter go where its result is split.
+            both = crossing.found.kind == "reduce-scatter"
+            return Cause(before.met(operations, crossing.axes, both=both), source=source)
         operation, operand = self._moved(before, crossing, operations)
         if source is None and operand is not None:
             source = before.flow.program.source(operand.instruction)
@@ -163,8 +167,7 @@ class Causes:
             return -1
         array = operand.instruction.arrays[max(operand.number, 0)]
         gathered = crossing.group if crossing.found.kind == "all-gather" else 1
-        made = sum(one.elements for one in crossing.instruction.arrays)
-        fits = math.prod(lies.local(array.dims)) * gathered == made
+        fits = math.prod(lies.local(array.dims)) * gathered == crossing.elements
         differs = before.flow.placement(Node(operation)).axes != lies.axes
         return 1 + 2 * differs + 4 * fits
 
