@@ -197,7 +197,7 @@ def inspector() -> dict[str, Any]:
     )
     # Without moments, as the paper's Adafactor nearly is: Adam's do not fit beside the rest.
     model, optimizer = state.abstract_model(config), optax.sgd(1e-3)
-    step = make_step(model, optimizer, LossConfig(), DEFAULT_RULES, mesh)
+    step: Any = make_step(model, optimizer, LossConfig(), DEFAULT_RULES, mesh)
     batch = {
         name: jax.ShapeDtypeStruct((2048, 256), jnp.int32)
         for name in (

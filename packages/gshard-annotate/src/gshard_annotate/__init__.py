@@ -18,6 +18,7 @@ from gshard_annotate.inspector.collectives import expect_collectives as expect_c
 from gshard_annotate.manual import manual as manual
 from gshard_annotate.mesh import make_mesh as make_mesh
 from gshard_annotate.mesh import topology_devices as topology_devices
+from gshard_annotate.padded import Padded as Padded
 from gshard_annotate.partial import partial as partial
 from gshard_annotate.rules import DEFAULT_RULES as DEFAULT_RULES
 from gshard_annotate.rules import Rules as Rules

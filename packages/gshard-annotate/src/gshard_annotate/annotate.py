@@ -20,6 +20,7 @@ from gshard_annotate.checks import (
     describe,
     describe_mesh,
     did_you_mean,
+    dim_faults,
     mesh_sizes,
     report_faults,
 )
@@ -80,7 +81,7 @@ def split(
             "give one of them"
         )
     mesh = find_mesh("split", mesh)
-    if faults := _dim_faults(x, [dim]):
+    if faults := dim_faults(x, [dim]):
         report_faults("split", faults)
         return x
     if mesh is None:
@@ -122,9 +123,9 @@ def mesh_split(
         return x
     if names and (scope := current_scope()) and (faults := scope.size_faults(names, x.shape)):
         report_faults("mesh_split", faults)
-    known = list(names or ())
-    positions = [known.index(dim) if isinstance(dim, str) else dim for dim in dims]
-    return x if mesh is None else _split("mesh_split", x, positions, mesh_axes or (), mesh)
+    if mesh is None:
+        return x
+    return _split("mesh_split", x, _positions(dims, names), mesh_axes or (), mesh)
 
 
 def annotate(
@@ -200,17 +201,6 @@ def _split_meaning(
     return f"{who}[{','.join(marks)}]", tuple(axes)
 
 
-def _dim_faults(x: jax.Array, dims: Sequence[int]) -> list[str]:
-    faults = [
-        f"x {describe(x)} has no dimension {dim}; give one of {-x.ndim} to {x.ndim - 1}"
-        for dim in dims
-        if not -x.ndim <= dim < x.ndim
-    ]
-    if not faults and len({dim % x.ndim for dim in dims}) < len(dims):
-        faults.append(f"dims {list(dims)} name a dimension of x {describe(x)} twice")
-    return faults
-
-
 def _axis_of_size(x: jax.Array, dim: int, num_partitions: int | None, mesh: AnyMesh) -> str:
     sizes = mesh_sizes(mesh)
     found = [axis for axis, size in sizes.items() if size == num_partitions]
@@ -237,7 +227,7 @@ def _mesh_split_faults(
         )
     if names is not None and len(names) != x.ndim:
         faults.append(f"{len(names)} names {tuple(names)} for x {describe(x)}; give {x.ndim}")
-    known = list(names or ())
+    known = [name for name in names or () if name is not None]
     for dim in dims:
         if isinstance(dim, str) and dim not in known:
             where = f"names are {tuple(known)}" if known else "no names are given; pass names="
@@ -246,7 +236,11 @@ def _mesh_split_faults(
             faults.append(f"dimension {dim} is given by position; give its mesh_axes, or its name")
     if faults:
         return faults
-    return _dim_faults(x, [known.index(d) if isinstance(d, str) else d for d in dims])
+    return dim_faults(x, _positions(dims, names))
+
+
+def _positions(dims: Sequence[int | str], names: Names | None) -> list[int]:
+    return [list(names or ()).index(dim) if isinstance(dim, str) else dim for dim in dims]
 
 
 def _axes_of_names(dims: Sequence[int | str], mesh: AnyMesh) -> tuple[list[str], list[MeshAxes]]:

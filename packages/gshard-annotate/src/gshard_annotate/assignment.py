@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from gshard_annotate.checks import (
@@ -39,13 +40,13 @@ def shard(x: jax.Array, device_assignment: Any, *, mesh: AnyMesh | None = None) 
     """
     need_array("shard", x)
     ids = _as_ids(device_assignment)
-    inside = isinstance(x, jax.core.Tracer)
+    inside = isinstance(x, Tracer)
     mesh = find_mesh("shard", mesh, needed=inside)
     raise_faults("shard", _faults(x, ids, mesh))
     if mesh is None and inside:  # one device, and the ids were found to name it
         return x
     axes = _as_axes(ids, mesh) if isinstance(mesh, Mesh) else None
-    if axes is not None:
+    if mesh is not None and axes is not None:
         label = f"shard[{','.join(map(str, ids.shape))}]"
         return place("shard", label, x, axes, mesh)
     if inside:
@@ -112,7 +113,8 @@ def _as_axes(ids: np.ndarray, mesh: Mesh) -> list[MeshAxes] | None:
             for dim in np.flatnonzero(move):
                 steps[dim].append((int(move[dim]), name))
     axes = [tuple(name for _, name in sorted(each, reverse=True)) for each in steps]
-    return list(axes) if np.array_equal(_cut_by(axes, mesh, on), ids) else None
+    cut = _cut_by(axes, mesh, on)
+    return list(axes) if cut is not None and np.array_equal(cut, ids) else None
 
 
 def _cut_by(axes: Sequence[tuple[str, ...]], mesh: Mesh, on: np.ndarray) -> np.ndarray | None:

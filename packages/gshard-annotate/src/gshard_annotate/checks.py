@@ -103,6 +103,18 @@ def _in_one(who: str, faults: Sequence[str]) -> str:
     return f"{who}: {len(faults)} faults:\n  " + "\n  ".join(faults)
 
 
+def dim_faults(x: jax.Array, dims: Sequence[int]) -> list[str]:
+    """What is wrong with these as different dimensions of `x`."""
+    faults = [
+        f"x {describe(x)} has no dimension {dim}; give one of {-x.ndim} to {x.ndim - 1}"
+        for dim in dims
+        if not -x.ndim <= dim < x.ndim
+    ]
+    if not faults and len({dim % x.ndim for dim in dims}) < len(dims):
+        faults.append(f"dims {list(dims)} name a dimension of x {describe(x)} twice")
+    return faults
+
+
 def spec_faults(
     what: str, shape: Sequence[int], spec: Sequence[MeshAxes], sizes: Mapping[str, int]
 ) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.extend.source_info_util
+from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from gshard_annotate.checks import (
@@ -103,7 +104,7 @@ def place_at(who: str, x: jax.Array, target: Target, mesh: AnyMesh) -> jax.Array
     if target.explicit is not None:
         need_set_mesh(who, x, mesh)
     with jax.extend.source_info_util.extend_name_stack(target.label):
-        if target.both is not None and not isinstance(x, jax.core.Tracer):
+        if target.both is not None and not isinstance(x, Tracer):
             # Outside of jit each of the two operations below would undo the other.
             return jax.device_put(x, target.both)
         if target.explicit is not None:
@@ -119,10 +120,14 @@ def find_target(
 ) -> Target:
     """What to hand to JAX for an array of this type; found once, then kept."""
     what = f"x {describe(jax.ShapeDtypeStruct(shape, dtype))}"
-    faults = spec_faults(what, shape, axes, mesh_sizes(mesh))
-    usable = usable_axes(shape, axes, mesh_sizes(mesh)) if faults else axes
-    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    faults += _kind_faults(what, usable, types)
+    sizes, types = mesh_sizes(mesh), dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    faults = _kind_faults(what, axes, types)
+    usable = axes
+    if faults:  # of a part, which size it has is not the point
+        manual = {axis for axis, kind in types.items() if kind == AxisType.Manual}
+        usable = [None if manual.intersection(axes_tuple(each)) else each for each in axes]
+    faults += spec_faults(what, shape, usable, sizes)
+    usable = usable_axes(shape, usable, sizes)
     explicit, auto, both = (
         _of_kinds(kinds, usable, types, mesh) if kinds <= set(mesh.axis_types) else None
         for kinds in ({AxisType.Explicit}, {AxisType.Auto}, {AxisType.Explicit, AxisType.Auto})
@@ -143,11 +148,11 @@ def _kind_faults(what: str, axes: Sequence[MeshAxes], types: dict[str, AxisType]
     faults = []
     for dim, each in enumerate(axes):
         names = axes_tuple(each)
-        kinds = [types[axis] for axis in names]
+        kinds = [types[axis] for axis in names if axis in types]
         faults += [
             _manual_axis(f"dimension {dim} of {what}", axis, types)
-            for axis, kind in zip(names, kinds, strict=True)
-            if kind == AxisType.Manual
+            for axis in names
+            if types.get(axis) == AxisType.Manual
         ]
         if "AE" in "".join(kind.name[0] for kind in kinds):
             faults.append(
@@ -169,7 +174,7 @@ def _manual_axis(what: str, axis: str, types: dict[str, AxisType]) -> str:
 def need_set_mesh(who: str, x: jax.Array, mesh: AnyMesh) -> None:
     """Inside jit, JAX learns of a mesh with Explicit axes from around jit or from an argument."""
     if (
-        isinstance(x, jax.core.Tracer)
+        isinstance(x, Tracer)
         and jax.sharding.get_abstract_mesh().empty
         and jax.typeof(x).sharding.mesh.empty
     ):

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from gshard_annotate.annotate import _dim_faults
 from gshard_annotate.checks import (
     MeshAxes,
     axes_size,
     axes_tuple,
     describe,
+    dim_faults,
     mesh_sizes,
     raise_faults,
     spec_faults,
@@ -76,7 +76,7 @@ def _by_dimension(
     several = not isinstance(dim, int)
     dims: list[int] = list(dim) if several else [dim]
     axes: list[Any] = list(mesh_axis or ()) if several else [mesh_axis]
-    faults = _dim_faults(x, dims)
+    faults = dim_faults(x, dims)
     if len(dims) != len(axes):
         faults.append(f"{len(dims)} dims {dims} but {len(axes)} mesh axes {axes}; give one per dim")
     if None in axes:

@@ -4,4 +4,5 @@ import sys
 
 from gshard_annotate.inspector.command import run
 
-sys.exit(run())
+if __name__ == "__main__":
+    sys.exit(run())
