@@ -17,11 +17,15 @@ _ELEMENTWISE = """abs add and atan2 cbrt ceil clamp compare cosine divide erf ex
 exponential-minus-one floor imag is-finite log log-plus-one logistic maximum minimum multiply negate
 not or power real remainder round-nearest-afz round-nearest-even rsqrt select shift-left
 shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor"""
+_PLUMBING = """get-tuple-element tuple while call conditional parameter opt-barrier async-start
+async-done"""
 
 # Make the same numbers in another layout, shape or type, or a part of them.
 SAME_VALUE = frozenset(_SAME.split())
 # Work on each element by itself.
 ELEMENTWISE = SAME_VALUE | frozenset(_ELEMENTWISE.split())
+# Only pass values on.
+_PASSING = frozenset(_PLUMBING.split())
 # Sources of data that say nothing about where it should lie.
 _CONSTANT = ("constant", "iota", "broadcast", "rng", "rng-bit-generator", "partition-id")
 
@@ -50,6 +54,7 @@ class Flow:
         self._uses: dict[tuple, list[Node]] | None = None
         self._results: dict[tuple, list[int]] = {}
         self._sources: dict[tuple, list[Node]] = {}
+        self._placements: dict[tuple, Placement] = {}
 
     def sources(self, node: Node) -> list[Node]:
         """The values that an instruction works on."""
@@ -98,15 +103,9 @@ class Flow:
 
     def placement(self, node: Node) -> Placement:
         """How a value lies on the mesh; replicated where the text has no sharding."""
-        one = node.instruction
-        text = one.attribute("sharding")
-        arrays = one.arrays
-        number = max(node.number, 0)
-        rank = len(arrays[number].dims) if number < len(arrays) else 0
-        if not text:
-            return replicated(rank)
-        parts = split_tuple(text)
-        return from_hlo(parts[number] if number < len(parts) else parts[0], rank, self.axes)
+        if node.key not in self._placements:
+            self._placements[node.key] = self._placement(node)
+        return self._placements[node.key]
 
     def walk(
         self,
@@ -137,6 +136,17 @@ class Flow:
         """Whether it comes from nowhere: a constant, a counter, random bits."""
         return node.instruction.opcode in _CONSTANT
 
+    def _placement(self, node: Node) -> Placement:
+        one = node.instruction
+        text = one.attribute("sharding")
+        arrays = one.arrays
+        number = max(node.number, 0)
+        rank = len(arrays[number].dims) if number < len(arrays) else 0
+        if not text:
+            return replicated(rank)
+        parts = split_tuple(text)
+        return from_hlo(parts[number] if number < len(parts) else parts[0], rank, self.axes)
+
     def _all_uses(self) -> dict[tuple, list[Node]]:
         if self._uses is None:
             self._uses = {}
@@ -153,6 +163,8 @@ class Flow:
 
     def _behind(self, one: Instruction, index: int) -> list[tuple[Instruction, int]] | None:
         """What stands behind an instruction that only passes values on; None when it is real."""
+        if one.opcode not in _PASSING:
+            return None
         known = self.program.computations[one.computation].instructions
         match one.opcode:
             case "get-tuple-element":

@@ -83,7 +83,16 @@ def arrays(shape: str) -> tuple[Array, ...]:
 class Instruction:
     """One instruction: `%name = shape opcode(operands), attributes`."""
 
-    __slots__ = ("_rest", "_split", "computation", "is_root", "name", "opcode", "shape")
+    __slots__ = (
+        "_operands",
+        "_rest",
+        "_split",
+        "computation",
+        "is_root",
+        "name",
+        "opcode",
+        "shape",
+    )
 
     def __init__(
         self, name: str, opcode: str, shape: str, rest: str, is_root: bool, computation: str
@@ -91,11 +100,14 @@ class Instruction:
         self.name, self.opcode, self.shape = name, opcode, shape
         self.is_root, self.computation = is_root, computation
         self._rest, self._split = rest, -1
+        self._operands: list[str] | None = None
 
     @property
     def operands(self) -> list[str]:
         """The names of its operands."""
-        return _OPERAND.findall(self._rest, 0, self._end_of_operands())
+        if self._operands is None:
+            self._operands = _OPERAND.findall(self._rest, 0, self._end_of_operands())
+        return self._operands
 
     @property
     def literal(self) -> str:
