@@ -143,6 +143,18 @@ def test_reversing_a_split_dimension(mesh):
     )
 
 
+def test_an_axis_that_only_the_compiler_uses(mesh):
+    def attend(q, k, v):
+        return jax.nn.softmax(q @ k.T) @ v
+
+    q = placed(mesh, (64, 16), "data")
+    gathered = [one for one in inspect(attend, q, q, q).exchanges if one.mesh_axes == ("expert",)]
+    assert {one.surprise for one in gathered if one.collective.kind == "all-gather"} == {
+        f"all-gather of 4 KiB at {line(attend, 1)}: the compiler spreads dot_general over "
+        "'expert', as no sharding asks, and puts it together again"
+    }
+
+
 def test_the_edges_of_a_convolution_are_no_surprise(mesh):
     def convolve(x, k):
         return jax.lax.conv_general_dilated(

@@ -67,8 +67,12 @@ def read_annotations(before: Program | None, flow: Flow) -> list[Annotation]:
     for one in _annotated(before or (), "custom-call"):
         asked.setdefault(_key(before, one), []).append(_asked(one, flow.axes))
     taken: dict[tuple, int] = {}
+    # Code for one device has copies of the annotations around it.
+    annotated = [
+        one for one in _annotated(flow.program, "copy") if not flow.placement(Node(one)).manual
+    ]
     found = []
-    for one in _annotated(flow.program, "copy"):
+    for one in annotated:
         key = _key(flow.program, one)
         number = taken[key] = taken.get(key, -1) + 1
         # A function that is called twice stands once in the text before.

@@ -224,6 +224,11 @@ def _implied(before: AnnotatedFlow, crossing, operation: Instruction, operand: N
 
 def _complaint(before: AnnotatedFlow, crossing, operation, operand: Node | None) -> str:
     becomes = before.flow.placement(Node(operation))
+    if operand is None and not becomes.axes & set(crossing.axes):
+        over = (
+            f"over {_axes(crossing.axes)}, as no sharding asks" if crossing.axes else "as it likes"
+        )
+        return f"the compiler spreads {called(operation)} {over}, and puts it together again"
     if operand is None:
         return f"{called(operation)} has to be {becomes} but is not made so"
     lies, name = before.flow.placement(operand), before.name(operand)
