@@ -21,6 +21,7 @@ from gshard_annotate.checks import (
     describe_mesh,
     did_you_mean,
     dim_faults,
+    kind_of,
     mesh_sizes,
     report_faults,
 )
@@ -33,7 +34,7 @@ from gshard_annotate.placement import (
     place,
     place_at,
 )
-from gshard_annotate.rules import DEFAULT_RULES, Names, Rules
+from gshard_annotate.rules import DEFAULT_RULES, Names, Rules, need_rules
 from gshard_annotate.scope import current_scope
 
 
@@ -114,6 +115,7 @@ def mesh_split(
       ValueError: Everything that is wrong with the arguments, at once.
     """
     need_array("mesh_split", x)
+    _need_lists("mesh_split", dims=dims, mesh_axes=mesh_axes, names=names)
     mesh = find_mesh("mesh_split", mesh)
     faults = _mesh_split_faults(x, dims, mesh_axes, names)
     if mesh is not None and mesh_axes is None and not faults:
@@ -148,6 +150,8 @@ def annotate(
         also a name that had another size before.
     """
     need_array("annotate", x)
+    if rules is not None:
+        need_rules("annotate", rules)
     scope = current_scope()
     rules = rules or (scope.rules if scope else DEFAULT_RULES)
     mesh = find_mesh("annotate", mesh)
@@ -197,8 +201,16 @@ def _split_meaning(
     axes: list[MeshAxes] = [None] * ndim
     for dim, each in zip(dims, mesh_axes, strict=True):
         axes[dim] = each
-    marks = [f"{dim}:{'+'.join(axes_tuple(each))}" for dim, each in enumerate(axes) if each]
+    marks = [
+        f"{dim}:{'+'.join(map(str, axes_tuple(each)))}" for dim, each in enumerate(axes) if each
+    ]
     return f"{who}[{','.join(marks)}]", tuple(axes)
+
+
+def _need_lists(who: str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None and not isinstance(value, list | tuple):
+            raise TypeError(f"{who}: {name} is {kind_of(value)}; give a list, [{value!r}]")
 
 
 def _axis_of_size(x: jax.Array, dim: int, num_partitions: int | None, mesh: AnyMesh) -> str:
@@ -228,6 +240,12 @@ def _mesh_split_faults(
     if names is not None and len(names) != x.ndim:
         faults.append(f"{len(names)} names {tuple(names)} for x {describe(x)}; give {x.ndim}")
     known = [name for name in names or () if name is not None]
+    faults += [
+        f"names {tuple(names or ())} have '{name}' {known.count(name)} times; name each dimension "
+        "once"
+        for name in dict.fromkeys(known)
+        if known.count(name) > 1
+    ]
     for dim in dims:
         if isinstance(dim, str) and dim not in known:
             where = f"names are {tuple(known)}" if known else "no names are given; pass names="

@@ -12,6 +12,7 @@ from gshard_annotate.checks import (
     MeshAxes,
     describe,
     describe_mesh,
+    kind_of,
     mesh_sizes,
     raise_faults,
     spec_faults,
@@ -55,7 +56,12 @@ def shard(x: jax.Array, device_assignment: Any, *, mesh: AnyMesh | None = None) 
 
 
 def _as_ids(device_assignment: Any) -> np.ndarray:
-    ids = np.asarray(device_assignment)
+    try:
+        ids = np.asarray(device_assignment)
+    except ValueError as error:  # rows of different lengths
+        raise TypeError(
+            f"shard: device_assignment is {kind_of(device_assignment)}, no array ({error})"
+        ) from error
     if ids.dtype.kind not in "iu":
         raise TypeError(
             f"shard: device_assignment holds {ids.dtype}, shape {ids.shape}; give integers, the "

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import jax
+import numpy as np
 
 from gshard_annotate.source import stack_level
 
@@ -55,7 +56,7 @@ def axes_tuple(axes: MeshAxes) -> tuple[str, ...]:
     """The mesh axes of one dimension, as a tuple."""
     if axes is None:
         return ()
-    return (axes,) if isinstance(axes, str) else tuple(axes)
+    return tuple(axes) if isinstance(axes, tuple | list) else (axes,)
 
 
 def axes_size(axes: MeshAxes, sizes: Mapping[str, int]) -> int:
@@ -82,6 +83,11 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
+def kind_of(value: Any) -> str:
+    """What a value is, as `'heads' (str)`."""
+    return f"{value!r:.60} ({type(value).__name__})"
+
+
 def raise_faults(who: str, faults: Sequence[str]) -> None:
     """Raises one ValueError with all faults, or does nothing when there are none."""
     if faults:
@@ -105,6 +111,8 @@ def _in_one(who: str, faults: Sequence[str]) -> str:
 
 def dim_faults(x: jax.Array, dims: Sequence[int]) -> list[str]:
     """What is wrong with these as different dimensions of `x`."""
+    if wrong := [dim for dim in dims if not isinstance(dim, int | np.integer)]:
+        return [f"dimension {kind_of(dim)} is no integer" for dim in wrong]
     faults = [
         f"x {describe(x)} has no dimension {dim}; give one of {-x.ndim} to {x.ndim - 1}"
         for dim in dims
@@ -144,7 +152,10 @@ def _faults_and_usable(
         before = len(faults)
         known = True
         for axis in axes_tuple(axes):
-            if axis not in sizes:
+            if not isinstance(axis, str):
+                known = False
+                faults.append(f"mesh axis {kind_of(axis)} of dimension {dim} of {what} is no name")
+            elif axis not in sizes:
                 known = False
                 faults.append(_unknown_axis(what, dim, axis, sizes))
             elif axis in used:

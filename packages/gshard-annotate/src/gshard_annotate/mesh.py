@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import mesh_utils, topologies
 from jax.sharding import AxisType, Mesh
 
-from gshard_annotate.checks import describe_mesh, did_you_mean, raise_faults
+from gshard_annotate.checks import describe_mesh, did_you_mean, kind_of, raise_faults
 
 
 def make_mesh(
@@ -43,6 +43,9 @@ def make_mesh(
         devices.
       RuntimeError: JAX already started with another number of CPU devices.
     """
+    _need_axes("axes", axes)
+    if slices is not None:
+        _need_axes("slices", slices)
     if cpu_devices is not None:
         _start_cpu_devices(cpu_devices)
         devices = jax.devices("cpu") if devices is None else devices
@@ -150,6 +153,15 @@ def _start_cpu_devices(count: int) -> None:
             f"make_mesh: cpu_devices={count}, but JAX already runs with {running} CPU device"
             f"{'s' if running > 1 else ''}; make the mesh before the first call that uses devices, "
             f"or start the process with JAX_NUM_CPU_DEVICES={count}"
+        )
+
+
+def _need_axes(what: str, axes: Any) -> None:
+    sizes = axes.values() if isinstance(axes, Mapping) else [None]
+    if not all(isinstance(size, int | np.integer) for size in sizes):
+        raise TypeError(
+            f"make_mesh: {what} is {kind_of(axes)}; give sizes by name, as "
+            "{'data': 2, 'expert': -1}"
         )
 
 

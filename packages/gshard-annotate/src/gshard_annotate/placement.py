@@ -18,6 +18,7 @@ from gshard_annotate.checks import (
     MeshAxes,
     axes_tuple,
     describe,
+    kind_of,
     mesh_sizes,
     report_faults,
     spec_faults,
@@ -71,7 +72,10 @@ def find_mesh(who: str, mesh: AnyMesh | None, *, needed: bool = True) -> AnyMesh
         `checks("warn")`.
     """
     scope = current_scope()
-    mesh = mesh or (scope.mesh if scope else None)
+    if mesh is None:
+        mesh = scope.mesh if scope else None
+    elif not isinstance(mesh, AnyMesh):
+        raise TypeError(f"{who}: mesh is {kind_of(mesh)}; give a Mesh, as make_mesh makes one")
     around = jax.sharding.get_abstract_mesh()
     if mesh is None and around.empty:
         if needed and (count := jax.device_count()) > 1:

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
@@ -11,6 +12,7 @@ from gshard_annotate.checks import (
     axes_tuple,
     describe_mesh,
     did_you_mean,
+    kind_of,
     mesh_sizes,
     raise_faults,
     report_faults,
@@ -25,20 +27,24 @@ class Rules:
     """Which mesh axes split a dimension of a given logical name.
 
     Attributes:
-      pairs: (logical name, mesh axis, tuple of mesh axes, or None for not split), one per name.
+      pairs: (logical name, mesh axis, tuple of mesh axes, or None for not split), one per name; a
+        mapping from names will do.
       optional_axes: Mesh axes that a mesh may lack; a dimension is then not split over them.
       varying: Logical names that may have several sizes within one `rules_scope`.
 
     Raises:
-      ValueError: A name with two pairs: the second would never count. `replace` changes rules.
+      ValueError: Something that is no pair; a name with two pairs, of which the second would never
+        count (`replace` changes rules).
     """
 
-    pairs: tuple[tuple[str, MeshAxes], ...]
+    pairs: tuple[tuple[str, MeshAxes], ...]  # others are turned into it
     optional_axes: tuple[str, ...] = ("model",)
     varying: tuple[str, ...] = ()
 
     def __post_init__(self):
-        pairs = tuple((name, _hashable(axes)) for name, axes in self.pairs)
+        pairs = tuple(self.pairs.items()) if isinstance(self.pairs, Mapping) else tuple(self.pairs)
+        raise_faults("Rules", [f"pair {n} {fault}" for n, fault in _malformed(pairs)])
+        pairs = tuple((name, _hashable(axes)) for name, axes in pairs)
         object.__setattr__(self, "pairs", pairs)
         object.__setattr__(self, "optional_axes", tuple(self.optional_axes))
         object.__setattr__(self, "varying", tuple(self.varying))
@@ -84,6 +90,10 @@ class Rules:
 
     def names_faults(self, what: str, shape: Sequence[int], names: Names) -> list[str]:
         """What is wrong with these names for the dimensions of an array of this shape."""
+        if len(names) == 1 and isinstance(names[0], tuple | list):
+            return [f"{what}: {names[0]!r} is given as one name; give names one by one"]
+        if wrong := [name for name in names if not isinstance(name, str | None)]:
+            return [f"{what}: logical name {kind_of(name)} is no text" for name in wrong]
         if len(names) == len(shape):
             return self.unknown_names(what, names)
         count = f"{len(shape)} dimension{'s' if len(shape) != 1 else ''}"
@@ -118,6 +128,23 @@ class Rules:
 
 def _hashable(axes: MeshAxes) -> MeshAxes:
     return tuple(axes) if isinstance(axes, list) else axes
+
+
+def need_rules(who: str, rules: Any) -> None:
+    """Raises a TypeError unless these are `Rules`."""
+    if not isinstance(rules, Rules):
+        raise TypeError(f"{who}: rules is {kind_of(rules)}; give gshard_annotate.Rules(...)")
+
+
+def _malformed(pairs: Sequence[Any]) -> Iterator[tuple[int, str]]:
+    """The number of each pair that is none, and what is wrong with it."""
+    for number, pair in enumerate(pairs, 1):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            yield number, f"is {kind_of(pair)}; give (logical name, mesh axes)"
+        elif not isinstance(pair[0], str):
+            yield number, f"names {kind_of(pair[0])}; give the logical name as text"
+        elif wrong := [axis for axis in axes_tuple(pair[1]) if not isinstance(axis, str)]:
+            yield number, f"has mesh axis {kind_of(wrong[0])}; give the name of a mesh axis"
 
 
 def _shadowed(pairs: Sequence[tuple[str, MeshAxes]]) -> list[str]:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from jax.sharding import AbstractMesh, Mesh
 
-from gshard_annotate.checks import report_faults
-from gshard_annotate.rules import Names, Rules
+from gshard_annotate.checks import kind_of, report_faults
+from gshard_annotate.rules import Names, Rules, need_rules
 from gshard_annotate.source import Line, calling_line
 
 
@@ -76,6 +76,11 @@ def rules_scope(
     Raises:
       ValueError: Rules that name mesh axes which the mesh lacks; names in `varying` without a rule.
     """
+    need_rules("rules_scope", rules)
+    if not isinstance(mesh, Mesh | AbstractMesh):
+        raise TypeError(
+            f"rules_scope: mesh is {kind_of(mesh)}; give a Mesh, as make_mesh makes one"
+        )
     report_faults("rules_scope", rules.faults(mesh, varying))
     scope = Scope(rules, mesh, frozenset(varying).union(rules.varying))
     token = _SCOPE.set(scope)

@@ -10,6 +10,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from gshard_annotate.checks import (
     MeshAxes,
     describe,
+    kind_of,
     mesh_sizes,
     raise_faults,
     report_faults,
@@ -90,6 +91,10 @@ def names_by_path(tree: Any, patterns: Mapping[str, Names | None]) -> Any:
       ValueError: Paths that no pattern matches, patterns that match no path or that an earlier
         one always forestalls, and expressions that are none.
     """
+    if not isinstance(patterns, Mapping):
+        raise TypeError(
+            f"names_by_path: patterns is {kind_of(patterns)}; give names by regular expression"
+        )
     compiled, faults = _compiled(patterns)
     used, reached, names = set(), set(), []
     leaves, treedef = jax.tree_util.tree_flatten_with_path(tree)
@@ -125,6 +130,10 @@ def _axes_of_leaves(
     """What splits each dimension of each array; all faults at once."""
     sizes, faults, found = mesh_sizes(mesh), [], []
     for (path, leaf), names in zip(leaves, _names_leaves(who, names_tree, treedef), strict=True):
+        if not hasattr(leaf, "shape") or isinstance(names, str):
+            faults.append(_no_array_or_names(path, leaf, names))
+            found.append([])
+            continue
         names = (None,) * len(leaf.shape) if names is None else tuple(names)
         axes: list[MeshAxes] = [None] * len(leaf.shape)
         if wrong := rules.names_faults("", leaf.shape, names):
@@ -139,6 +148,12 @@ def _axes_of_leaves(
         found.append(axes)
     report_faults(who, faults)
     return found
+
+
+def _no_array_or_names(path: Any, leaf: Any, names: Any) -> str:
+    if not hasattr(leaf, "shape"):
+        return f"{_path(path)} is {kind_of(leaf)}; give an array or jax.ShapeDtypeStruct"
+    return f"{_describe(path, leaf)} has the names {kind_of(names)}; give a tuple"
 
 
 def _describe(path: Any, leaf: Any) -> str:
