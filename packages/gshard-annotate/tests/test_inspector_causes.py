@@ -89,6 +89,34 @@ def test_an_argument_that_is_split_but_used_whole(mesh):
     assert one.cause == f"w['wi'] P('expert', None) -> split[0:data+expert] at {line(layer, 1)}"
 
 
+def test_an_argument_that_is_annotated_goes_by_its_name(mesh):
+    def product(w, x):
+        w = split(w, 0, "expert", mesh=mesh)
+        return split(
+            split(x, 0, ("data", "expert"), mesh=mesh) @ w, 0, ("data", "expert"), mesh=mesh
+        )
+
+    one = only(inspect(product, placed(mesh, (12, 8)), placed(mesh, (16, 12))))
+    assert one.surprise == (
+        f"all-gather of 384 B at {line(product, 2)}: w (split[0:expert] at {line(product, 1)}) is "
+        "split on 'expert' but used replicated"
+    )
+
+
+def test_an_argument_that_is_split_in_one_way_and_used_in_another(mesh):
+    def product(w, x):
+        w = split(w, 0, "expert", mesh=mesh)
+        x = split(x, 0, "data", mesh=mesh)
+        return mesh_split(jnp.tanh(x @ w), [0, 1], ["data", "expert"], mesh=mesh)
+
+    one = only(inspect(product, placed(mesh, (512, 256)), placed(mesh, (64, 512))))
+    assert (one.collective.kind, one.mesh_axes) == ("all-to-all", ("expert",))
+    assert one.surprise == (
+        f"all-to-all of 128 KiB at {line(product, 3)}: w (split[0:expert] at {line(product, 1)}) "
+        "is P('expert', None) but dot_general makes P('data', 'expert') of it"
+    )
+
+
 def test_the_same_in_a_scan_over_layers_runs_as_often(mesh):
     def layer(x, w):
         return split(jnp.tanh(x @ w), 0, ("data", "expert"), mesh=mesh), ()

@@ -53,9 +53,19 @@ class AnnotatedFlow:
             if self.flow.is_argument(other):
                 return _argument(other)
             if annotation := self.annotations.get(other.key):
-                return str(annotation)
+                argument = self.argument(other)
+                return f"{argument} ({annotation})" if argument else str(annotation)
         at = place(self.flow.program.source(node.instruction))
         return f"the result of {called(node.instruction)}{f' at {at}' if at else ''}"
+
+    def argument(self, node: Node) -> str:
+        """The argument that a value is, annotated or not; empty when it was computed."""
+        for other in self.flow.walk(
+            [node], self._same, lambda n: n.instruction.opcode in SAME_VALUE, limit=_NEAR
+        ):
+            if self.flow.is_argument(other):
+                return _argument(other)
+        return ""
 
     def annotated_before(self, node: Node) -> str:
         """The annotation or argument that a value is but for elementwise operations."""

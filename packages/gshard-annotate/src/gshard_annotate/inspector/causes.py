@@ -6,8 +6,9 @@ leads to the annotations and arguments whose shardings meet.
 
 Asked for are: what an annotation, the boundary of a `shard_map`, or an asked sharding of a result
 implies; what is written inside a `shard_map`; sums over a split dimension; the edges that a
-convolution or a window over a split dimension needs. Everything else is a surprise, and so is an
-array that is gathered whole over mesh axes over which an annotation splits it.
+convolution or a window over a split dimension needs. Everything else is a surprise, and so are an
+array that is gathered whole over mesh axes over which an annotation splits it, and an argument that
+is split in one way and used in another.
 """
 
 import math
@@ -217,6 +218,8 @@ def _implied(before: AnnotatedFlow, crossing, operation: Instruction, operand: N
     if crossing.found.kind == "all-gather":
         return "" if asked.axes & set(crossing.axes) else name
     if operand is None or before.flow.placement(operand) == asked:
+        return ""
+    if before.argument(operand):  # a weight, say, that is kept in one way and used in another
         return ""
     came = before.annotated_before(operand)
     return f"{came} -> {name}" if came else ""
