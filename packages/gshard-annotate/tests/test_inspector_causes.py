@@ -92,13 +92,12 @@ def test_an_argument_that_is_split_but_used_whole(mesh):
 def test_an_argument_that_is_annotated_goes_by_its_name(mesh):
     def product(w, x):
         w = split(w, 0, "expert", mesh=mesh)
-        return split(
-            split(x, 0, ("data", "expert"), mesh=mesh) @ w, 0, ("data", "expert"), mesh=mesh
-        )
+        x = split(x, 0, ("data", "expert"), mesh=mesh)
+        return split(x @ w, 0, ("data", "expert"), mesh=mesh)
 
     one = only(inspect(product, placed(mesh, (12, 8)), placed(mesh, (16, 12))))
     assert one.surprise == (
-        f"all-gather of 384 B at {line(product, 2)}: w (split[0:expert] at {line(product, 1)}) is "
+        f"all-gather of 384 B at {line(product, 3)}: w (split[0:expert] at {line(product, 1)}) is "
         "split on 'expert' but used replicated"
     )
 
