@@ -49,7 +49,7 @@ def test_fifteen_over_two_are_shards_of_eight():
     np.testing.assert_array_equal(x.filled(7)[14:], [X[14], [7] * 6])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 7), st.integers(1, 5)),
     dim=st.integers(-2, 1),
@@ -74,7 +74,7 @@ def test_reductions_equal_those_without_padding(shape, dim, count, axis, dtype, 
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 7), st.integers(1, 5)),
     dim=st.integers(0, 1),
