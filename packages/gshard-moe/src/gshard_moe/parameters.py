@@ -28,10 +28,11 @@ def arrays_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_tree_of(parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
     """The arrays as such a tree: in a state they have the metadata (logical names) they had."""
-    if not isinstance(parameters, nnx.State):
-        return dict(arrays)
-    variables: Mapping[str, Any] = parameters
-    return nnx.State({name: variables[name].replace(arrays[name]) for name in variables})
+    leaves = {
+        name: leaf.replace(arrays[name]) if isinstance(leaf, nnx.Variable) else arrays[name]
+        for name, leaf in parameters.items()
+    }
+    return nnx.State(leaves) if isinstance(parameters, nnx.State) else leaves
 
 
 def parameter_faults(
