@@ -1,5 +1,6 @@
 """Batches to groups and back."""
 
+import inspect
 import re
 
 import jax.numpy as jnp
@@ -33,6 +34,39 @@ def test_groups_that_do_not_fit():
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         group(X, None, 5)
+
+
+def test_groups_by_size():
+    by_size, mask = group(X, X[..., 0] > 9, group_size=8)
+    by_count, same = group(X, X[..., 0] > 9, 3)
+    np.testing.assert_array_equal(by_size, by_count)
+    np.testing.assert_array_equal(mask, same)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"group_size": 7},
+            "group: 24 tokens (batch 4 x length 6) do not fall into groups of 7; "
+            "give groups of 3, 4, 6 or 8",
+        ),
+        ({}, "group: num_groups is None and group_size is None; give one of them"),
+        (
+            {"num_groups": 2, "group_size": 12},
+            "group: num_groups is 2 and group_size is 12; give one of them",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit(arguments, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        group(X, None, **arguments)
+
+
+def test_a_mask_of_another_shape():
+    message = "group: mask has shape (6, 4); give (4, 6)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        inspect.unwrap(group)(X, jnp.ones((6, 4), bool), 2)
 
 
 def test_rows_that_do_not_fit():

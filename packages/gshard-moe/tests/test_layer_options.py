@@ -322,6 +322,59 @@ def test_wrong_arguments(options, message):
         make(**options)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"router": TopK(1)},
+        {"router": TopK(1), "dispatch": "sorted"},
+        {"router": ExpertChoice(choices=1), "causal": False},
+        {"second_expert": "always", "dispatch": "sorted", "gated": True},
+    ],
+    ids=["top-1", "top-1 rows", "expert choice", "top-2 rows"],
+)
+@pytest.mark.parametrize(
+    ("sizes", "x"),
+    [
+        ({"router_init": nnx.initializers.zeros}, jnp.ones((G, S, M))),
+        ({}, jnp.ones((1, 1, M))),
+        ({"num_experts": 1}, jnp.ones((G, S, M))),
+        ({"num_experts": 64}, jnp.ones((G, S, M))),
+        ({}, 1e4 * jnp.ones((G, S, M))),
+    ],
+    ids=["zero router", "one token", "one expert", "more experts than tokens", "huge logits"],
+)
+def test_no_nan(options, sizes, x):
+    layer = make(**options, **sizes)
+
+    def loss(layer, x):
+        y, output = layer(x)
+        return y.sum() + output.balance_loss + output.z_loss, output
+
+    result = nnx.jit(nnx.value_and_grad(loss, argnums=(0, 1), has_aux=True))(layer, x)
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(result))
+
+
+@pytest.mark.parametrize("options", [{"router": TopK(2)}, {"dispatch": "sorted", "gated": True}])
+def test_padding_reaches_nothing(options):
+    layer = make(second_expert="random" if "router" in options else "always", **options)
+    x, mask = tokens()
+    outs = []
+    for padding in (0.0, jnp.nan):
+        padded = jnp.where(mask[..., None], x, padding)
+        outs.append((run(layer, padded, mask), gradients(layer, padded, mask, None)))
+    for a, b in zip(*map(jax.tree.leaves, outs), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(outs[0][0][0][~mask], 0)
+
+
+@pytest.mark.parametrize("router", [TopK(3), ExpertChoice()], ids=["top-3", "expert choice"])
+def test_permuted_groups_give_permuted_results(router):
+    layer = make(router=router, causal=False, slots_per_token=1.0)
+    x = jax.random.normal(jax.random.key(1), (3, S, M))
+    order = jnp.array([2, 0, 1])
+    np.testing.assert_array_equal(run(layer, x[order])[0], run(layer, x)[0][order])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_probabilities_and_weights_agree(seed):
     layer = make(router=TopK(E), slots_per_token=None)

@@ -102,42 +102,66 @@ def _blocks(
 def _one_by_one(
     activation: Activation, x_EAM: Float[Array, "E A M"], experts: Experts
 ) -> Float[Array, "E A M"]:
-    """Keeps what goes into the activation; its backward is one expert at a time too."""
+    """One expert at a time, backward too. Keeps as few [E,A,H] arrays as it can."""
     return _one_by_one_forward(activation, x_EAM, experts)[0]
 
 
-def _one_by_one_forward(activation: Activation, x_EAM: Array, experts: Experts) -> tuple[Any, Any]:
+def _one_by_one_forward(
+    activation: Activation, x_EAM: Array, experts: Experts
+) -> tuple[Any, tuple[Array, Experts, Any]]:
+    """The outputs, and for the backward what goes into the activation, or what relu lets out."""
+
     def one(x_and_expert):
         x_AM, (wi_MH, wo_HM, gate_MH, bi_H, bo_M, bg_H) = x_and_expert
         a_AH = _affine(x_AM, wi_MH, bi_H)
         gate_AH = None if gate_MH is None else _affine(x_AM, gate_MH, bg_H)
-        return _affine(_hidden(activation, a_AH, gate_AH), wo_HM, bo_M), (a_AH, gate_AH)
+        h_AH = _hidden(activation, a_AH, gate_AH)
+        kept = h_AH if _is_relu(activation, experts) else (a_AH, gate_AH)
+        return _affine(h_AH, wo_HM, bo_M), kept
 
-    y_EAM, inner = jax.lax.map(one, (x_EAM, experts))
-    return y_EAM, (x_EAM, experts, inner)
+    y_EAM, kept = jax.lax.map(one, (x_EAM, experts))
+    return y_EAM, (x_EAM, experts, kept)
 
 
-def _one_by_one_backward(activation: Activation, saved: Any, d_EAM: Array) -> tuple[Array, Experts]:
-    def one(expert, inner, d_AM):
-        h_AH, back = jax.vjp(functools.partial(_hidden, activation), *inner)
-        da_AH, dgate_AH = back(d_AM @ expert.wo_EHM.T)
-        dx_AM = da_AH @ expert.wi_EMH.T
-        if dgate_AH is not None:
-            dx_AM += dgate_AH @ expert.gate_EMH.T
-        return dx_AM, h_AH, da_AH, dgate_AH
+def _is_relu(activation: Activation, experts: Experts) -> bool:
+    """Whether the gradient of the hidden layer can be told from its value."""
+    return activation is jax.nn.relu and experts.gate_EMH is None
 
-    x_EAM, experts, inner = saved
-    dx_EAM, h_EAH, da_EAH, dgate_EAH = jax.lax.map(lambda e: one(*e), (experts, inner, d_EAM))
+
+def _one_by_one_backward(
+    activation: Activation, saved: tuple[Array, Experts, Any], d_EAM: Array
+) -> tuple[Array, Experts]:
+    x_EAM, experts, kept = saved
+    relu = _is_relu(activation, experts)
+
+    def one(each):
+        expert, kept, d_AM = each
+        dh_AH = d_AM @ expert.wo_EHM.T
+        if relu:
+            return _into_tokens(expert, jnp.where(kept > 0, dh_AH, 0), None), None
+        h_AH, back = jax.vjp(functools.partial(_hidden, activation), *kept)
+        return _into_tokens(expert, *back(dh_AH)), h_AH.T @ d_AM
+
+    (dx_EAM, da_EAH, dgate_EAH), dwo_EHM = jax.lax.map(one, (experts, kept, d_EAM))
     # Those of the weights at once: written into one array anyway, they gain nothing from the cache.
-    with_x = functools.partial(jnp.einsum, "EAM,EAH->EMH", x_EAM)
+    from_x = functools.partial(jnp.einsum, "EAM,EAH->EMH", x_EAM)
     return dx_EAM, Experts(
-        wi_EMH=with_x(da_EAH),
-        wo_EHM=jnp.einsum("EAH,EAM->EHM", h_EAH, d_EAM),
-        gate_EMH=None if dgate_EAH is None else with_x(dgate_EAH),
+        wi_EMH=from_x(da_EAH),
+        wo_EHM=jnp.einsum("EAH,EAM->EHM", kept, d_EAM) if relu else dwo_EHM,
+        gate_EMH=None if dgate_EAH is None else from_x(dgate_EAH),
         bi_EH=None if experts.bi_EH is None else da_EAH.sum(1),
         bo_EM=None if experts.bo_EM is None else d_EAM.sum(1),
         bg_EH=None if experts.bg_EH is None or dgate_EAH is None else dgate_EAH.sum(1),
     )
+
+
+def _into_tokens(
+    expert: Experts, da_AH: Array, dgate_AH: Array | None
+) -> tuple[Array, Array, Array | None]:
+    dx_AM = da_AH @ expert.wi_EMH.T
+    if dgate_AH is not None and expert.gate_EMH is not None:
+        dx_AM += dgate_AH @ expert.gate_EMH.T
+    return dx_AM, da_AH, dgate_AH
 
 
 _one_by_one.defvjp(_one_by_one_forward, _one_by_one_backward)

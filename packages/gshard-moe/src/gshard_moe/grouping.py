@@ -10,15 +10,39 @@ from jaxtyping import Array, Bool, Float
 
 
 def group(
-    x_BLM: Float[Array, "B L M"], mask_BL: Bool[Array, "B L"] | None, num_groups: int
+    x_BLM: Float[Array, "B L M"],
+    mask_BL: Bool[Array, "B L"] | None,
+    num_groups: int | None = None,
+    *,
+    group_size: int | None = None,
 ) -> tuple[Float[Array, "G S M"], Bool[Array, "G S"] | None]:
-    """The tokens in row order, cut into `num_groups` equal groups, and their mask.
+    """The tokens in row order, cut into equal groups, and their mask.
+
+    Args:
+      x_BLM: Tokens of a batch.
+      mask_BL: False for padding.
+      num_groups: How many groups.
+      group_size: Instead, how many tokens of each.
 
     Raises:
-      ValueError: The tokens do not fall into that many equal groups.
+      ValueError: The tokens do not fall into equal groups so, or the mask does not fit.
     """
     batch, length, width = x_BLM.shape
     tokens = batch * length
+    if (num_groups is None) == (group_size is None):
+        raise ValueError(
+            f"group: num_groups is {num_groups} and group_size is {group_size}; give one of them"
+        )
+    if mask_BL is not None and mask_BL.shape != (batch, length):
+        raise ValueError(f"group: mask has shape {mask_BL.shape}; give {(batch, length)}")
+    if group_size is not None:
+        if group_size < 1 or tokens % group_size:
+            raise ValueError(
+                f"group: {tokens} tokens (batch {batch} x length {length}) do not fall into groups "
+                f"of {group_size}; give groups of {_near_divisors(tokens, group_size)}"
+            )
+        num_groups = tokens // group_size
+    assert num_groups is not None
     if num_groups < 1 or tokens % num_groups:
         raise ValueError(
             f"group: {tokens} tokens (batch {batch} x length {length}) do not fall into "
