@@ -113,9 +113,18 @@ def test_router_learns_from_the_task_alone(router):
     assert jnp.abs(gradient["router"][...]).max() > 1e-3
 
 
-@pytest.mark.parametrize("use_bias", [False, True], ids=["no bias", "bias"])
-@pytest.mark.parametrize("gated", [False, True], ids=["ungated", "gated"])
-def test_experts_like_a_loop_in_every_lowering(gated, use_bias):
+@pytest.mark.parametrize(
+    ("gated", "use_bias", "activation"),
+    [
+        (False, False, jax.nn.relu),
+        (True, True, jax.nn.gelu),
+        pytest.param(False, True, jax.nn.relu, marks=pytest.mark.slow),
+        pytest.param(False, False, jax.nn.gelu, marks=pytest.mark.slow),
+        pytest.param(True, False, jax.nn.relu, marks=pytest.mark.slow),
+    ],
+    ids=["relu", "gated gelu with biases", "relu with biases", "gelu", "gated relu"],
+)
+def test_experts_like_a_loop_in_every_lowering(gated, use_bias, activation):
     x, mask = tokens()
     kinds = [
         ("gather", "batched"),
@@ -129,7 +138,7 @@ def test_experts_like_a_loop_in_every_lowering(gated, use_bias):
             router=TopK(2),
             gated=gated,
             use_bias=use_bias,
-            activation=jax.nn.gelu,
+            activation=activation,
             dispatch=dispatch,
             experts=experts,
             slots_per_token=None,
@@ -149,6 +158,21 @@ def test_experts_like_a_loop_in_every_lowering(gated, use_bias):
         for a, b in zip(*map(jax.tree.leaves, (other, results[0])), strict=True):
             assert jnp.abs(b).max() > 0
             np.testing.assert_allclose(a, b, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"dispatch": "sorted"}, {"experts": "one_by_one"}])
+def test_bfloat16_experts_behind_a_float32_router(options):
+    x, mask = tokens()
+    x = x.astype(jnp.bfloat16)
+    options |= {"router": TopK(2), "gated": True, "slots_per_token": None}
+    half, half_output = run(make(dtype=jnp.bfloat16, **options), x, mask)
+    full, full_output = run(make(**options), x, mask)
+    assert (half.dtype, full.dtype) == (jnp.bfloat16, jnp.float32)
+    for a, b in zip(*map(jax.tree.leaves, (half_output, full_output)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(half.astype(jnp.float32), full, atol=0.05)
+    for gradient in jax.tree.leaves(gradients(make(dtype=jnp.bfloat16, **options), x, mask, None)):
+        assert jnp.isfinite(gradient.astype(jnp.float32)).all()
 
 
 def test_parameters_of_gated_experts_with_biases_carry_logical_names():
@@ -337,9 +361,9 @@ def test_wrong_arguments(options, message):
     [
         ({"router_init": nnx.initializers.zeros}, jnp.ones((G, S, M))),
         ({}, jnp.ones((1, 1, M))),
-        ({"num_experts": 1}, jnp.ones((G, S, M))),
-        ({"num_experts": 64}, jnp.ones((G, S, M))),
-        ({}, 1e4 * jnp.ones((G, S, M))),
+        pytest.param({"num_experts": 1}, jnp.ones((G, S, M)), marks=pytest.mark.slow),
+        pytest.param({"num_experts": 64}, jnp.ones((G, S, M)), marks=pytest.mark.slow),
+        pytest.param({}, 1e4 * jnp.ones((G, S, M)), marks=pytest.mark.slow),
     ],
     ids=["zero router", "one token", "one expert", "more experts than tokens", "huge logits"],
 )

@@ -160,10 +160,22 @@ def test_evaluation_by_rows_on_eight_devices_is_that_by_slots(mesh):
 def test_limited_rows_without_a_number_of_parts(mesh):
     options = OPTIONS["limited rows"] | {"expert_parts": None}
     forward, _, arguments = programs(mesh, options)
-    with pytest.raises(ValueError, match="MoELayer: slots_per_token=1 limits") as caught:
-        forward(*arguments)
-    assert str(caught.value) == (
+    message = (
         "MoELayer: slots_per_token=1 limits the rows of each part of the experts, and experts are "
         "split over 4 devices; give expert_parts=4 or a multiple, the same on any number of "
         "devices, or slots_per_token=None for no limit"
     )
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        forward(*arguments)
+    assert str(caught.value) == message  # to which JAX adds a note
+
+
+def test_one_expert_at_a_time_on_several_devices(mesh):
+    forward, _, arguments = programs(mesh, {"experts": "one_by_one"})
+    message = (
+        "MoELayer: experts='one_by_one' is for one device, and the mesh has 8; "
+        "give 'auto' or 'batched'"
+    )
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        forward(*arguments)
+    assert str(caught.value) == message  # to which JAX adds a note

@@ -125,7 +125,13 @@ def _experts_of_slots(
     def each(x_EGCM: Array, experts: Experts) -> Array:
         return one_by_one(x_EGCM, experts, activation)
 
-    if loop == "auto" and Devices.around().one:
+    devices = Devices.around()
+    if loop == "one_by_one" and not devices.one:
+        raise ValueError(
+            f"MoELayer: experts='one_by_one' is for one device, and the mesh has "
+            f"{devices.mesh.size if devices.mesh else 1}; give 'auto' or 'batched'"
+        )
+    if loop == "auto" and devices.one:
         return jax.lax.platform_dependent(x_EGCM, experts, cpu=each, default=all_at_once)
     return (each if loop == "one_by_one" else all_at_once)(x_EGCM, experts)
 
