@@ -12,7 +12,7 @@ from gshard_moe.parameters import AXES, arrays_of, parameter_faults
 SIZES = {"E": 4, "M": 5, "H": 7}
 
 
-@pytest.mark.parametrize(("gated", "use_bias"), itertools.product([False, True], repeat=2))
+@pytest.mark.parametrize(("gated", "use_bias"), [*itertools.product([False, True], repeat=2)])
 def test_it_has_the_names_and_shapes_of_a_layer(gated, use_bias):
     layer = nnx.eval_shape(
         lambda: MoELayer(4, 5, 7, gated=gated, use_bias=use_bias, rngs=nnx.Rngs(0))

@@ -21,7 +21,7 @@ DENSE_AXES = {name: axes.replace("E", "") for name, axes in AXES.items() if name
 def arrays_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays by name, without Flax's variables around them."""
     return {
-        name: leaf[...] if isinstance(leaf, nnx.Variable) else leaf
+        name: leaf.get_value() if isinstance(leaf, nnx.Variable) else leaf
         for name, leaf in parameters.items()
     }
 
