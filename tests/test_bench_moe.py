@@ -1,0 +1,85 @@
+"""The benchmark of the mixture-of-experts layer: what it takes and what it writes, not how long."""
+
+import json
+
+import pytest
+
+import bench_moe
+import bench_moe_layers
+import bench_moe_rounds
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    file = tmp_path_factory.mktemp("bench") / "moe.json"
+    small = ["--points=tiny", "--rounds=1", "--rows=bare", "--peers=none", "--tpu=none"]
+    bench_moe.main([*small, f"--json={file}"])
+    return json.loads(file.read_text())
+
+
+def test_json_has_the_agreed_keys(found):
+    assert set(found) == {"points", "tpu"}
+    assert found["tpu"] == {}
+    point = found["points"]["tiny"]
+    agreed = {"forward", "forward_backward", "temp_mb", "peers"}
+    agreed |= {"experts_only_forward", "experts_only_forward_backward"}
+    assert agreed <= set(point)
+    assert point["peers"] == {}
+    assert set(point["rows"]) == {"dense", "experts only", "layer", "bare"}
+
+
+def test_dense_is_what_times_are_measured_in(found):
+    dense = found["points"]["tiny"]["rows"]["dense"]
+    assert (dense["forward"], dense["forward_backward"]) == (1.0, 1.0)
+    assert all(row["forward"] > 0 for row in found["points"]["tiny"]["rows"].values())
+
+
+def test_subjects_do_equal_work():
+    point = bench_moe_layers.POINTS["tiny"]
+    G, S, E, M, _ = point
+    subjects = bench_moe_layers.subjects(point, "float32")
+    assert subjects["dense"].x.shape == (2 * G * S, M)
+    assert subjects["experts only"].x.shape == (E, 2 * G * S // E, M)
+    assert {name for name in subjects if "=" in name} == {
+        "dispatch=einsum",
+        "dispatch=gather",
+        "dispatch=sorted",
+        "experts=batched",
+        "experts=one_by_one",
+    }
+
+
+def test_points_have_the_paper_capacity():
+    slots = {name: point.slots for name, point in bench_moe_layers.POINTS.items()}
+    assert slots == {"A": 128, "B": 16, "C": 16, "tiny": 8}
+
+
+def test_rounds_run_every_program_in_changing_order():
+    ran = []
+    programs = {name: (lambda name=name: ran.append(name)) for name in "abcd"}
+    seconds = bench_moe_rounds.interleaved(programs, 3)
+    assert {name: len(times) for name, times in seconds.items()} == dict.fromkeys("abcd", 3)
+    assert set(ran) == set("abcd")
+
+
+def test_ratio_is_the_median_over_rounds():
+    assert bench_moe_rounds.median_ratio([2.0, 30.0, 5.0], [1.0, 10.0, 1.0]) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--points=A,D", "there is no D; give some of A, B, C, tiny, or none"),
+        ("--peers=vmoe", "there is no vmoe; give some of fairscale, deepspeed, deepspeed-batch, "),
+        ("--tpu=v9", "there is no v9; give some of v3-128, v3-2048, or none"),
+    ],
+)
+def test_unknown_names_are_refused(argument, message, capsys):
+    with pytest.raises(SystemExit):
+        bench_moe.main([argument])
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_peers_that_are_missing_are_said_to_be(capsys):
+    assert bench_moe._usable_peers(["fairscale"]) == {}
+    assert capsys.readouterr().out == "fairscale: not installed\n"
