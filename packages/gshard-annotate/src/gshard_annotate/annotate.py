@@ -88,7 +88,10 @@ def split(
     if mesh is None:
         return x
     if mesh_axis is None:
-        mesh_axis = _axis_of_size(x, dim, num_partitions, mesh)
+        fault, mesh_axis = _axis_of_size(x, dim, num_partitions, mesh)
+        if fault:
+            report_faults("split", [fault])
+            return x
     return _split("split", x, [dim], [mesh_axis], mesh)
 
 
@@ -189,6 +192,13 @@ def _meaning(
 def _split(
     who: str, x: jax.Array, dims: Sequence[int], mesh_axes: Sequence[MeshAxes], mesh: AnyMesh
 ) -> jax.Array:
+    if faults := [
+        f"mesh axis {kind_of(each)} of dimension {dim} of x {describe(x)} is no name"
+        for dim, each in zip(dims, mesh_axes, strict=True)
+        if not isinstance(each, str | tuple | list | None)
+    ]:
+        report_faults(who, faults)
+        return x
     over = tuple(tuple(each) if isinstance(each, list) else each for each in mesh_axes)
     label, axes = _split_meaning(who, x.ndim, tuple(dims), over)
     return place(who, label, x, axes, mesh)
@@ -213,16 +223,19 @@ def _need_lists(who: str, **given: Any) -> None:
             raise TypeError(f"{who}: {name} is {kind_of(value)}; give a list, [{value!r}]")
 
 
-def _axis_of_size(x: jax.Array, dim: int, num_partitions: int | None, mesh: AnyMesh) -> str:
+def _axis_of_size(
+    x: jax.Array, dim: int, num_partitions: int | None, mesh: AnyMesh
+) -> tuple[str, str]:
+    """What is wrong with that number of parts, or the mesh axis that it means."""
     sizes = mesh_sizes(mesh)
     found = [axis for axis, size in sizes.items() if size == num_partitions]
     if len(found) != 1:
         count = "no mesh axis" if not found else f"{len(found)} mesh axes {tuple(found)}"
-        raise ValueError(
-            f"split: num_partitions={num_partitions} for dimension {dim} of x {describe(x)}, but "
+        return (
+            f"num_partitions={num_partitions} for dimension {dim} of x {describe(x)}, but "
             f"{count} of that size in the mesh ({describe_mesh(sizes)}); name the mesh axis"
-        )
-    return found[0]
+        ), ""
+    return "", found[0]
 
 
 def _mesh_split_faults(

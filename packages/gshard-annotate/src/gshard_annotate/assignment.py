@@ -14,8 +14,7 @@ from gshard_annotate.checks import (
     describe_mesh,
     kind_of,
     mesh_sizes,
-    raise_faults,
-    spec_faults,
+    report_faults,
 )
 from gshard_annotate.placement import AnyMesh, find_mesh, need_array, place
 
@@ -43,7 +42,9 @@ def shard(x: jax.Array, device_assignment: Any, *, mesh: AnyMesh | None = None) 
     ids = _as_ids(device_assignment)
     inside = isinstance(x, Tracer)
     mesh = find_mesh("shard", mesh, needed=inside)
-    raise_faults("shard", _faults(x, ids, mesh))
+    if faults := _faults(x, ids, mesh):
+        report_faults("shard", faults)
+        return x
     if mesh is None and inside:  # one device, and the ids were found to name it
         return x
     axes = _as_axes(ids, mesh) if isinstance(mesh, Mesh) else None
@@ -51,7 +52,8 @@ def shard(x: jax.Array, device_assignment: Any, *, mesh: AnyMesh | None = None) 
         label = f"shard[{','.join(map(str, ids.shape))}]"
         return place("shard", label, x, axes, mesh)
     if inside:
-        raise ValueError(f"shard: {_refusal(ids, mesh)}")
+        report_faults("shard", [_refusal(ids, mesh)])
+        return x
     return jax.device_put(x, _own_sharding(ids))
 
 
@@ -79,8 +81,12 @@ def _faults(x: jax.Array, ids: np.ndarray, mesh: AnyMesh | None) -> list[str]:
             f"has {x.ndim}; give one dimension per dimension of x, of size 1 where it stays whole"
         )
     else:
-        parts = {f"dim{dim}": size for dim, size in enumerate(ids.shape)}
-        faults += spec_faults(f"x {describe(x)}", x.shape, list(parts), parts)
+        faults += [
+            f"dimension {dim} of x {describe(x)} cannot be cut into {parts} parts, as "
+            f"device_assignment of shape {ids.shape} says ({size} % {parts} = {size % parts})"
+            for dim, (size, parts) in enumerate(zip(x.shape, ids.shape, strict=True))
+            if size % parts
+        ]
     values, counts = np.unique(ids, return_counts=True)
     if repeated := values[counts > 1].tolist():
         faults.append(f"device ids {repeated} stand more than once in device_assignment")

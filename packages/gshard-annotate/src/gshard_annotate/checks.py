@@ -113,6 +113,8 @@ def dim_faults(x: jax.Array, dims: Sequence[int]) -> list[str]:
     """What is wrong with these as different dimensions of `x`."""
     if wrong := [dim for dim in dims if not isinstance(dim, int | np.integer)]:
         return [f"dimension {kind_of(dim)} is no integer" for dim in wrong]
+    if x.ndim == 0 and dims:
+        return [f"x {describe(x)} is a scalar and has no dimension {dims[0]}"]
     faults = [
         f"x {describe(x)} has no dimension {dim}; give one of {-x.ndim} to {x.ndim - 1}"
         for dim in dims

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType
 
@@ -18,6 +19,7 @@ from gshard_annotate.checks import (
     describe,
     describe_mesh,
     did_you_mean,
+    dim_faults,
     mesh_sizes,
     raise_faults,
 )
@@ -94,9 +96,21 @@ def _shift(x: jax.Array, axes: tuple[str, ...], count: int, by: int, wrap: bool)
     if wrap:
         if by % count == 0:
             return x
-        return lax.ppermute(x, axes, [(i, (i + by) % count) for i in range(count)])
-    pairs = [(i, i + by) for i in range(count) if 0 <= i + by < count]
-    return lax.ppermute(x, axes, pairs) if pairs else jnp.zeros_like(x)
+        pairs = [(i, (i + by) % count) for i in range(count)]
+    else:
+        pairs = [(i, i + by) for i in range(count) if 0 <= i + by < count]
+    if not pairs:
+        return jnp.zeros_like(x)
+    # JAX numbers the devices of several axes in the mesh's order, whatever order they are given in.
+    ordered = tuple(a for a in jax.sharding.get_abstract_mesh().axis_names if a in axes)
+    numbers = _numbers_in(ordered, axes)
+    return lax.ppermute(x, ordered, [(numbers[i], numbers[j]) for i, j in pairs])
+
+
+def _numbers_in(ordered: tuple[str, ...], axes: tuple[str, ...]) -> list[int]:
+    """For each device by its number over `axes`, major to minor, its number over `ordered`."""
+    numbers = np.arange(lax.axis_size(ordered)).reshape([lax.axis_size(a) for a in ordered])
+    return numbers.transpose([ordered.index(axis) for axis in axes]).ravel().tolist()
 
 
 def _fill_ends(
@@ -143,21 +157,16 @@ def _axis_faults(axes: tuple[str, ...], around: AbstractMesh) -> list[str]:
 
 
 def _argument_faults(x: jax.Array, dim: int, before: int, after: int, boundary: Any) -> list[str]:
-    faults = []
-    if not -x.ndim <= dim < x.ndim:
-        faults.append(
-            f"x {describe(x)} has no dimension {dim}; give one of {-x.ndim} to {x.ndim - 1}"
-        )
-    elif not x.shape[dim]:
+    if (faults := dim_faults(x, [dim])) == [] and not x.shape[dim]:
         faults.append(f"dimension {dim} of x {describe(x)} is empty; there is nothing to exchange")
     faults += [
-        f"{name} is {length}; it must be 0 or more"
+        f"{name} is {length!r}; it must be an integer of 0 or more"
         for name, length in (("before", before), ("after", after))
-        if length < 0
+        if not isinstance(length, int | np.integer) or length < 0
     ]
-    if isinstance(boundary, str) and boundary not in _BOUNDARIES:
+    if boundary not in _BOUNDARIES and not isinstance(boundary, int | float | complex | np.generic):
         faults.append(
             f"boundary is {boundary!r}; give one of {', '.join(map(repr, _BOUNDARIES))}, or a "
-            f"number{did_you_mean(boundary, _BOUNDARIES)}"
+            f"number{did_you_mean(str(boundary), _BOUNDARIES)}"
         )
     return faults

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -149,11 +150,12 @@ class Padded:
 
     def _axes(self, axis: Axis) -> tuple[int, ...]:
         ndim = self.ndim
-        given = range(ndim) if axis is None else [axis] if isinstance(axis, int) else list(axis)
+        single = isinstance(axis, int | np.integer | str)
+        given = range(ndim) if axis is None else [axis] if single else list(axis)
         faults = [
-            f"there is no axis {i} in {describe(self)}; give {-ndim} to {ndim - 1}"
+            f"there is no axis {i!r} in {describe(self)}; give {-ndim} to {ndim - 1}"
             for i in given
-            if not -ndim <= i < ndim
+            if not isinstance(i, int | np.integer) or not -ndim <= i < ndim
         ]
         raise_faults("Padded", faults)
         return tuple(i % ndim for i in given)
@@ -290,7 +292,7 @@ Padded.__hash__ = None  # pyright: ignore[reportAttributeAccessIssue]  # as for 
 
 def split_over(x: jax.Array) -> list[tuple[str, ...]]:
     """The Explicit mesh axes that split each dimension."""
-    spec = jax.typeof(x).sharding.spec
+    spec = jax.typeof(x).sharding.spec.partitions
     return [axes_tuple(each) for each in spec] + [()] * (x.ndim - len(spec))
 
 

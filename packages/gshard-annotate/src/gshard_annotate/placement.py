@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.extend.source_info_util
+import numpy as np
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
@@ -28,6 +29,8 @@ from gshard_annotate.scope import current_scope
 
 AnyMesh = Mesh | AbstractMesh
 
+_ARRAYS = (jax.Array, np.ndarray, np.generic)
+
 
 Placing = NamedSharding | PartitionSpec
 
@@ -41,24 +44,24 @@ class Target(NamedTuple):
       label: What the operation is called in profiles and compiled programs.
       explicit: What splits each dimension over Explicit axes; None on a mesh without.
       auto: The same over Auto axes; None on a mesh without.
-      both: The same over all axes; None unless there are Explicit and Auto ones.
+      moved: The same over all axes, for arrays outside of jit; None where the mesh's devices are
+        not known.
       faults: What was wrong, in sentences; `explicit` and `auto` hold what was right.
     """
 
     label: str
     explicit: Placing | None
     auto: Placing | None
-    both: Placing | None
+    moved: NamedSharding | None
     faults: tuple[str, ...]
 
 
 def need_array(who: str, x: Any) -> None:
-    """Raises a TypeError unless `x` has a shape and a dtype."""
-    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
-        raise TypeError(
-            f"{who}: x is {'a' if not isinstance(x, int) else 'an'} {type(x).__name__}; give a "
-            "jax.Array (for a tree of them: annotate_tree)"
-        )
+    """Raises a TypeError unless `x` is an array of JAX or numpy."""
+    if not isinstance(x, _ARRAYS):
+        article = "an" if type(x).__name__[0] in "aeiou" else "a"
+        way_out = "" if hasattr(x, "unpad") else " (for a tree of them: annotate_tree)"
+        raise TypeError(f"{who}: x is {article} {type(x).__name__}; give a jax.Array{way_out}")
 
 
 def find_mesh(who: str, mesh: AnyMesh | None, *, needed: bool = True) -> AnyMesh | None:
@@ -108,9 +111,8 @@ def place_at(who: str, x: jax.Array, target: Target, mesh: AnyMesh) -> jax.Array
     if target.explicit is not None:
         need_set_mesh(who, x, mesh)
     with jax.extend.source_info_util.extend_name_stack(target.label):
-        if target.both is not None and not isinstance(x, Tracer):
-            # Outside of jit each of the two operations below would undo the other.
-            return jax.device_put(x, target.both)
+        if target.moved is not None and not isinstance(x, Tracer) and not _is_partial(x):
+            return jax.device_put(x, target.moved)  # also from other devices
         if target.explicit is not None:
             x = jax.sharding.reshard(x, target.explicit)
         if target.auto is not None:
@@ -132,11 +134,18 @@ def find_target(
         usable = [None if manual.intersection(axes_tuple(each)) else each for each in axes]
     faults += spec_faults(what, shape, usable, sizes)
     usable = usable_axes(shape, usable, sizes)
-    explicit, auto, both = (
-        _of_kinds(kinds, usable, types, mesh) if kinds <= set(mesh.axis_types) else None
-        for kinds in ({AxisType.Explicit}, {AxisType.Auto}, {AxisType.Explicit, AxisType.Auto})
+    explicit, auto = (
+        _of_kinds({kind}, usable, types, mesh) if kind in mesh.axis_types else None
+        for kind in (AxisType.Explicit, AxisType.Auto)
     )
-    return Target(label, explicit, auto, both, tuple(faults))
+    moved = _of_kinds({AxisType.Explicit, AxisType.Auto}, usable, types, mesh)
+    return Target(
+        label, explicit, auto, moved if isinstance(moved, NamedSharding) else None, tuple(faults)
+    )
+
+
+def _is_partial(x: jax.Array) -> bool:
+    return bool(getattr(getattr(getattr(x, "sharding", None), "spec", None), "unreduced", None))
 
 
 def _of_kinds(

@@ -46,6 +46,9 @@ class Rules:
         raise_faults("Rules", [f"pair {n} {fault}" for n, fault in _malformed(pairs)])
         pairs = tuple((name, _hashable(axes)) for name, axes in pairs)
         object.__setattr__(self, "pairs", pairs)
+        for name in ("optional_axes", "varying"):
+            if isinstance(getattr(self, name), str):
+                raise TypeError(f"Rules: {name} is {kind_of(getattr(self, name))}; give a tuple")
         object.__setattr__(self, "optional_axes", tuple(self.optional_axes))
         object.__setattr__(self, "varying", tuple(self.varying))
         report_faults("Rules", _shadowed(pairs) + self.unknown_names("varying", self.varying))
@@ -73,6 +76,8 @@ class Rules:
         Raises:
           ValueError: Names without a rule, mesh axes that the mesh lacks, or one used twice.
         """
+        if isinstance(names, str):
+            raise TypeError(f"Rules.spec: names is {kind_of(names)}; give a tuple")
         faults = self.unknown_names("names", names)
         axes = [] if faults else [self.mesh_axes(name, mesh) for name in names]
         what = f"({', '.join(map(str, names))})"

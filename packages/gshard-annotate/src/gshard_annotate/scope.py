@@ -81,6 +81,8 @@ def rules_scope(
         raise TypeError(
             f"rules_scope: mesh is {kind_of(mesh)}; give a Mesh, as make_mesh makes one"
         )
+    if isinstance(varying, str):
+        raise TypeError(f"rules_scope: varying is {kind_of(varying)}; give a tuple")
     report_faults("rules_scope", rules.faults(mesh, varying))
     scope = Scope(rules, mesh, frozenset(varying).union(rules.varying))
     token = _SCOPE.set(scope)

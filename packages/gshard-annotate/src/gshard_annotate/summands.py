@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec
 
@@ -45,8 +46,8 @@ def sum_partials(
         dimension `scatter` cannot be split.
     """
     axes = axes_tuple(mesh_axis)
-    if scatter is not None and scatter < 0:
-        raise ValueError(f"sum_partials: scatter is {scatter}; count dimensions from 0")
+    if scatter is not None and not (isinstance(scatter, int | np.integer) and scatter >= 0):
+        raise ValueError(f"sum_partials: scatter is {scatter!r}; give a dimension, counted from 0")
     out = PartitionSpec() if scatter is None else PartitionSpec(*[None] * scatter, axes)
 
     @functools.wraps(fn)
@@ -57,7 +58,8 @@ def sum_partials(
 
     @functools.wraps(fn)
     def call(*args: Any) -> Any:
-        return ManualEntry("sum_partials", None, axes, mesh, in_axes, out).run(summed, args)
+        with jax.named_scope(f"sum_partials[{'+'.join(axes)}]"):
+            return ManualEntry("sum_partials", None, axes, mesh, in_axes, out).run(summed, args)
 
     return call
 

@@ -18,8 +18,8 @@ from gshard_annotate.checks import (
     usable_axes,
 )
 from gshard_annotate.placement import AnyMesh, find_mesh, place
-from gshard_annotate.rules import DEFAULT_RULES, Names, Rules
-from gshard_annotate.scope import current_scope
+from gshard_annotate.rules import DEFAULT_RULES, Names, Rules, need_rules
+from gshard_annotate.scope import Scope, current_scope
 
 
 def annotate_tree(
@@ -44,12 +44,14 @@ def annotate_tree(
     # One device without a mesh: nothing to split over, but a wrong name is still wrong.
     on = AbstractMesh((), ()) if mesh is None else mesh
     rules = Rules(tuple((name, None) for name, _ in rules.pairs)) if mesh is None else rules
-    axes = _axes_of_leaves("annotate_tree", names_tree, leaves, treedef, rules, on)
+    axes = _axes_of_leaves("annotate_tree", names_tree, leaves, treedef, rules, on, scope)
     if mesh is None:
         return tree
     placed = [
         # Slashes part the operations in a name.
         place("annotate_tree", f"annotate_tree[{_path(path, '.')}]", leaf, each, mesh)
+        if each is not None
+        else leaf
         for (path, leaf), each in zip(leaves, axes, strict=True)
     ]
     return treedef.unflatten(placed)
@@ -70,7 +72,7 @@ def tree_specs(names_tree: Any, shapes_tree: Any, rules: Rules, mesh: AnyMesh) -
     """
     leaves, treedef = jax.tree_util.tree_flatten_with_path(shapes_tree)
     axes = _axes_of_leaves("tree_specs", names_tree, leaves, treedef, rules, mesh)
-    return treedef.unflatten([PartitionSpec(*each) for each in axes])
+    return treedef.unflatten([PartitionSpec(*each or ()) for each in axes])
 
 
 def tree_shardings(names_tree: Any, shapes_tree: Any, rules: Rules, mesh: Mesh) -> Any:
@@ -96,6 +98,11 @@ def names_by_path(tree: Any, patterns: Mapping[str, Names | None]) -> Any:
             f"names_by_path: patterns is {kind_of(patterns)}; give names by regular expression"
         )
     compiled, faults = _compiled(patterns)
+    faults += [
+        f"pattern {pattern!r} has the names {kind_of(names)}; give a tuple"
+        for pattern, names in patterns.items()
+        if not isinstance(names, tuple | list | None)
+    ]
     used, reached, names = set(), set(), []
     leaves, treedef = jax.tree_util.tree_flatten_with_path(tree)
     for path, leaf in leaves:
@@ -125,14 +132,23 @@ def _compiled(patterns: Mapping[str, Any]) -> tuple[dict[str, re.Pattern[str]], 
 
 
 def _axes_of_leaves(
-    who: str, names_tree: Any, leaves: list[Any], treedef: Any, rules: Rules, mesh: AnyMesh
-) -> list[list[MeshAxes]]:
-    """What splits each dimension of each array; all faults at once."""
+    who: str,
+    names_tree: Any,
+    leaves: list[Any],
+    treedef: Any,
+    rules: Rules,
+    mesh: AnyMesh,
+    scope: Scope | None = None,
+) -> list[list[MeshAxes] | None]:
+    """What splits each dimension of each array (None: no array); all faults at once."""
+    need_rules(who, rules)
+    if not isinstance(mesh, AnyMesh):
+        raise TypeError(f"{who}: mesh is {kind_of(mesh)}; give a Mesh, as make_mesh makes one")
     sizes, faults, found = mesh_sizes(mesh), [], []
     for (path, leaf), names in zip(leaves, _names_leaves(who, names_tree, treedef), strict=True):
         if not hasattr(leaf, "shape") or isinstance(names, str):
             faults.append(_no_array_or_names(path, leaf, names))
-            found.append([])
+            found.append(None)
             continue
         names = (None,) * len(leaf.shape) if names is None else tuple(names)
         axes: list[MeshAxes] = [None] * len(leaf.shape)
@@ -141,13 +157,25 @@ def _axes_of_leaves(
             wrong = rules.names_faults(_describe(path, leaf), leaf.shape, names)
         else:
             axes = [rules.mesh_axes(name, mesh) for name in names]
+            if scope is not None:
+                wrong = scope.size_faults(names, leaf.shape)
+                wrong = [f"{_describe(path, leaf)}: {fault}" for fault in wrong]
             if spec_faults("", leaf.shape, axes, sizes):
-                wrong = spec_faults(_describe(path, leaf), leaf.shape, axes, sizes)
+                wrong += spec_faults(_describe(path, leaf), leaf.shape, axes, sizes)
                 axes = usable_axes(leaf.shape, axes, sizes)
         faults += wrong
         found.append(axes)
-    report_faults(who, faults)
+    report_faults(who, _rules_once(faults))
     return found
+
+
+def _rules_once(faults: list[str]) -> list[str]:
+    """The faults without the list of all rules, but for the first that has it."""
+    with_list = [fault for fault in faults if " (rules: " in fault]
+    return [
+        fault if fault not in with_list[1:] else fault[: fault.rindex(" (rules: ")]
+        for fault in faults
+    ]
 
 
 def _no_array_or_names(path: Any, leaf: Any, names: Any) -> str:

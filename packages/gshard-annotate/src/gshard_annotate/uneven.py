@@ -73,8 +73,8 @@ def _by_dimension(
     x: jax.Array, dim: int | Sequence[int], mesh_axis: MeshAxes | Sequence[MeshAxes]
 ) -> dict[int, MeshAxes]:
     """The mesh axes of each dimension to split, which counts from 0."""
-    several = not isinstance(dim, int)
-    dims: list[int] = list(dim) if several else [dim]
+    several = isinstance(dim, list | tuple)
+    dims: list[Any] = [*dim] if isinstance(dim, list | tuple) else [dim]
     axes: list[Any] = list(mesh_axis or ()) if several else [mesh_axis]
     faults = dim_faults(x, dims)
     if len(dims) != len(axes):
