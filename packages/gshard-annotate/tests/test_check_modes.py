@@ -17,6 +17,7 @@ from gshard_annotate import (
     checks,
     mesh_split,
     rules_scope,
+    shard,
     split,
 )
 
@@ -80,6 +81,8 @@ def test_faulty_dimension_stays_whole(mesh, jit, call, message, spec):
         lambda x, mesh: annotate(x, "batch", rules=RULES, mesh=mesh),
         lambda x, mesh: annotate(x, "batch", "embd", rules=RULES, mesh=mesh),
         lambda x, mesh: split(x, 0, "data"),  # no mesh
+        lambda x, mesh: split(x, 0, num_partitions=3, mesh=mesh),
+        lambda x, mesh: shard(x, [[0, 1], [2, 2]], mesh=mesh),
     ],
 )
 def test_annotation_that_means_nothing_does_nothing(mesh, call):
@@ -107,6 +110,14 @@ def test_tree_with_a_fault_is_annotated_where_it_is_right(mesh):
         y = annotate_tree(names, tree, rules=RULES, mesh=mesh)
     assert y["a"].sharding.spec == PartitionSpec(None, "data")
     assert y["b"].sharding.spec == PartitionSpec("expert", "data")
+
+
+def test_leaf_that_is_no_array_stays(mesh):
+    names = {"a": ("batch", "embed"), "b": ("batch",)}
+    with checks("warn"), pytest.warns(AnnotationWarning, match=r"b is 3 \(int\)"):
+        y = annotate_tree(names, {"a": jnp.ones((8, 4)), "b": 3}, rules=RULES, mesh=mesh)
+    assert y["b"] == 3
+    assert y["a"].sharding.spec == PartitionSpec("expert", "data")
 
 
 def test_rules_are_warned_of(mesh):

@@ -51,6 +51,18 @@ def test_over_two_mesh_axes_and_a_negative_dimension(mesh):
     np.testing.assert_array_equal(y[::3, 0], before)
 
 
+@pytest.mark.parametrize("axes", [("a", "b"), ("b", "a"), ("c", "a"), ("c", "b", "a")])
+@pytest.mark.parametrize("boundary", ["zero", "wrap"])
+def test_several_axes_in_any_order(axes, boundary):
+    mesh = make_mesh({"a": 2, "b": 2, "c": 2})
+    parts = 2 ** len(axes)
+    x = np.arange(1, 2 * parts + 1).reshape(1, -1)
+    y = exchange(mesh, axes, before=1, after=0, boundary=boundary)(x)
+    padded = np.pad(x, [(0, 0), (1, 0)], **MODES[boundary])
+    expected = [padded[:, at : at + 3] for at in range(0, 2 * parts, 2)]
+    np.testing.assert_array_equal(y, np.concatenate(expected, 1))
+
+
 @pytest.mark.parametrize("boundary", MODES)
 def test_gradients(mesh, boundary):
     x = np.arange(8, dtype=np.float32).reshape(1, 8)
@@ -194,8 +206,8 @@ def test_one_part_needs_no_neighbours():
             {"boundary": "zeros"},
             "4 faults:\n"
             "  x f32[1,2] has no dimension 2; give one of -2 to 1\n"
-            "  before is -1; it must be 0 or more\n"
-            "  after is -2; it must be 0 or more\n"
+            "  before is -1; it must be an integer of 0 or more\n"
+            "  after is -2; it must be an integer of 0 or more\n"
             "  boundary is 'zeros'; give one of 'zero', 'edge', 'wrap', or a number; "
             "did you mean 'zero'?",
         ),

@@ -377,7 +377,12 @@ def test_sum_over_two_axes_while_the_compiler_keeps_a_third():
             {"scatter": 2},
             "the result f32[2,10] has no dimension 2 to scatter; give 0 to 1",
         ),
-        (lambda x: x, [P("expert")], {"scatter": -1}, "scatter is -1; count dimensions from 0"),
+        (
+            lambda x: x,
+            [P("expert")],
+            {"scatter": -1},
+            "scatter is -1; give a dimension, counted from 0",
+        ),
     ],
 )
 def test_wrong_summands(mesh, fn, entries, options, message):

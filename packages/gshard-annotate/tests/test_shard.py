@@ -86,6 +86,14 @@ def test_any_order_outside_of_jit(mesh):
         assert y.sharding.mesh.axis_names == ("dim0", "dim1", "dim2")
 
 
+def test_from_one_order_to_another_outside_of_jit(mesh):
+    y = shard(jnp.asarray(X), ANY_ORDER)
+    assert_cut(shard(y, IDS.reshape(1, 2, 4)), IDS.reshape(1, 2, 4))
+    z = split(y, 1, "data", mesh=mesh)
+    np.testing.assert_array_equal(z, X)
+    assert z.sharding.spec == PartitionSpec(None, "data", None)
+
+
 def test_some_of_the_devices_outside_of_jit():
     assignment = np.array([5, 2]).reshape(1, 2, 1)
     y = shard(jnp.asarray(X), assignment)
@@ -142,8 +150,8 @@ def test_explicit_axes():
         ),
         (
             IDS.reshape(8, 1, 1),
-            "shard: dimension 0 of x f32[3,16,64] cannot be split over mesh axis 'dim0' of size 8 "
-            "(3 % 8 = 3); pad it to 8 or use an axis of size 1 or 3",
+            "shard: dimension 0 of x f32[3,16,64] cannot be cut into 8 parts, as device_assignment "
+            "of shape (8, 1, 1) says (3 % 8 = 3)",
         ),
         (
             np.array([0, 1, 2, 2, 4, 5, 6, 9]).reshape(1, 2, 4),

@@ -1,5 +1,7 @@
 """Trees of arrays: one call, every fault of any array in one error."""
 
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from jax.sharding import PartitionSpec
 
 from gshard_annotate import (
     Rules,
+    annotate,
     annotate_tree,
     make_mesh,
     names_by_path,
@@ -115,6 +118,37 @@ def test_every_fault_of_the_tree_in_one_error(mesh, refused, call):
     who = "annotate_tree" if call is annotate_tree else "tree_specs"
     with refused(who + FAULTS):
         call(names, tree, rules=RULES, mesh=mesh)
+
+
+def test_names_that_had_another_size_in_the_scope(mesh, refused):
+    rules = Rules((("batch", "data"), ("length", None)))
+    tree, names = {"w": jnp.ones((16, 8)), "v": jnp.ones(8)}, {"w": ("batch", "length"), "v": None}
+    lines = pathlib.Path(__file__).read_text("utf-8").splitlines()
+    first, second = (
+        f"test_trees.py:{next(n for n, text in enumerate(lines, 1) if text.endswith(mark))}"
+        for mark in ("# first use", "# swapped")
+    )
+    with rules_scope(rules, mesh):
+        annotate(jnp.ones((8, 16)), "batch", "length")  # first use
+        with refused(
+            "annotate_tree: 2 faults:\n"
+            f"  w f32[16,8]: 'batch' is 8 at {first} and 16 at {second}: are the dimensions "
+            "swapped? If it may vary, enter `rules_scope(rules, mesh, varying=('batch',))`\n"
+            f"  w f32[16,8]: 'length' is 16 at {first} and 8 at {second}: are the dimensions "
+            "swapped? If it may vary, enter `rules_scope(rules, mesh, varying=('length',))`"
+        ):
+            annotate_tree(names, tree)  # swapped
+
+
+def test_list_of_rules_stands_once(mesh, refused):
+    names = {"a": ("embd",), "b": ("embad",)}
+    with refused(
+        "tree_specs: 2 faults:\n"
+        "  a f32[3]: no rule for logical name 'embd'; did you mean 'embed'? "
+        "(rules: expert, mlp, embed)\n"
+        "  b f32[3]: no rule for logical name 'embad'; did you mean 'embed'?"
+    ):
+        tree_specs(names, {"a": jnp.ones(3), "b": jnp.ones(3)}, RULES, mesh)
 
 
 def test_names_of_another_structure(mesh):

@@ -12,11 +12,13 @@ from gshard_annotate import (
     make_mesh,
     mesh_split,
     names_by_path,
+    pad_to_split,
     partial,
     replicate,
     rules_scope,
     shard,
     split,
+    tree_specs,
 )
 
 X = jnp.ones((8, 4, 6))
@@ -79,6 +81,34 @@ def enter(context):
             lambda mesh: names_by_path({"a": X}, ["a"]),
             "names_by_path: patterns is ['a'] (list); give names by regular expression",
         ),
+        (
+            lambda mesh: annotate_tree({"a": ()}, {"a": X}, rules={"batch": "data"}, mesh=mesh),
+            "annotate_tree: rules is {'batch': 'data'} (dict); give gshard_annotate.Rules(...)",
+        ),
+        (
+            lambda mesh: tree_specs({"a": ()}, {"a": X}, DEFAULT_RULES, None),
+            "tree_specs: mesh is None (NoneType); give a Mesh, as make_mesh makes one",
+        ),
+        (
+            lambda mesh: Rules((("a", "data"),), optional_axes="data"),
+            "Rules: optional_axes is 'data' (str); give a tuple",
+        ),
+        (
+            lambda mesh: enter(rules_scope(DEFAULT_RULES, mesh, varying="batch")),
+            "rules_scope: varying is 'batch' (str); give a tuple",
+        ),
+        (
+            lambda mesh: DEFAULT_RULES.spec("batch", mesh=mesh),
+            "Rules.spec: names is 'batch' (str); give a tuple",
+        ),
+        (
+            lambda mesh: replicate(pad_to_split(X, 2, "expert", mesh=mesh), mesh=mesh),
+            "replicate: x is a Padded; give a jax.Array",
+        ),
+        (
+            lambda mesh: annotate(pad_to_split(X, 2, "expert", mesh=mesh), mesh=mesh),
+            "annotate: x is a Padded; give a jax.Array",
+        ),
     ],
 )
 def test_kinds(mesh, refused, call, message):
@@ -92,6 +122,18 @@ def test_kinds(mesh, refused, call, message):
         (
             lambda mesh: split(X, "0", "data", mesh=mesh),
             "split: dimension '0' (str) is no integer",
+        ),
+        (
+            lambda mesh: split(jnp.ones(()), 0, "data", mesh=mesh),
+            "split: x f32[] is a scalar and has no dimension 0",
+        ),
+        (
+            lambda mesh: split(X, 0, {"data"}, mesh=mesh),
+            "split: mesh axis {'data'} (set) of dimension 0 of x f32[8,4,6] is no name",
+        ),
+        (
+            lambda mesh: names_by_path({"a": X}, {"a": "mlp"}),
+            "names_by_path: pattern 'a' has the names 'mlp' (str); give a tuple",
         ),
         (
             lambda mesh: split(X, 0, 3, mesh=mesh),
