@@ -4,12 +4,13 @@ The whole text is read line by line once; attributes are looked up when they are
 device lists make lines long and few of them matter.
 """
 
-import dataclasses
 import functools
 import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from gshard_annotate.inspector.frames import TABLES, Call, Frames, Source
 
 # `  ROOT %name = type opcode(operands), attributes`. Types hold no ` word(`.
 _INSTRUCTION = re.compile(r"  (ROOT )?%?([^\s=]+) = (.*?) ([a-z][\w-]*)\(")
@@ -19,25 +20,12 @@ _ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,<=]*)\](?:\{[^}]*?(?:S\((\d+)
 _OPERAND = re.compile(r"%([\w.-]+)")
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
-_NAMED = re.compile(r'(\d+) "(.*)"$')
-_LOCATION = re.compile(r"(\d+) \{file_name_id=(\d+) function_name_id=(\d+) line=(\d+)")
-_STACK = re.compile(r"(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?")
-_LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d")
 _CALLERS = frozenset(("fusion", "while", "call", "conditional", "async-start", "custom-call"))
 # Computations that an instruction runs; those of `to_apply` only when it is a call.
 _CALLED = re.compile(
     r"\b(calls|to_apply|body|condition|branch_computations|true_computation|false_computation"
     r"|called_computations)=(\{[^}]*\}|%?[\w.-]+)"
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A line of the user's program, as `layers.py:88 in apply`."""
-
-    file: str
-    line: int
-    function: str = ""
 
 
 class Array(NamedTuple):
@@ -186,7 +174,7 @@ class Program:
         self.header = header
         self.computations: dict[str, Computation] = {}
         self.entry = Computation("")
-        self._tables: dict[str, dict[int, tuple]] = {}
+        self._frames = Frames()
         self._sources: dict[int, Source | None] = {}
 
     def __iter__(self) -> Iterator[Instruction]:
@@ -203,30 +191,12 @@ class Program:
         """The innermost line of the user's program, rather than of an installed library."""
         frame = instruction.frame
         if frame not in self._sources:
-            self._sources[frame] = self._find_source(frame)
+            self._sources[frame] = self._frames.source(frame)
         return self._sources[frame]
 
-    def _find_source(self, frame: int) -> Source | None:
-        innermost = None
-        frames, locations = (
-            self._tables.get("StackFrames", {}),
-            self._tables.get("FileLocations", {}),
-        )
-        for _ in range(len(frames)):
-            if frame not in frames:
-                break
-            location, parent = frames[frame]
-            source = self._at(*locations[location]) if location in locations else None
-            innermost = innermost or source
-            if source and not _LIBRARIES.search(source.file):
-                return source
-            # XLA writes the parent's number plus one, so that 1 is nothing.
-            frame = parent - 1
-        return innermost
-
-    def _at(self, file: int, function: int, line: int) -> Source:
-        names = [self._tables.get(table, {}) for table in ("FileNames", "FunctionNames")]
-        return Source(names[0].get(file, ("",))[0], line, names[1].get(function, ("",))[0])
+    def stack(self, instruction: Instruction) -> tuple[Call, ...]:
+        """The calls that led to it, the innermost first; none when they are not known."""
+        return self._frames.stack(instruction.frame)
 
 
 def parse(text: str) -> Program:
@@ -242,10 +212,10 @@ def parse(text: str) -> Program:
             current = program.computations[match[2]] = Computation(match[2])
             if match[1]:
                 program.entry = current
-        elif line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+        elif line in TABLES:
             table = line
-        elif line[:1].isdigit():
-            _add_row(program._tables.setdefault(table, {}), table, line)
+        elif table and line[:1].isdigit():
+            program._frames.add(table, line)
     return program
 
 
@@ -257,15 +227,6 @@ def _add(computation: Computation, match: re.Match[str], rest: str) -> None:
         computation.root = made
     if opcode == "parameter":
         computation.parameters[int(made.literal)] = made
-
-
-def _add_row(rows: dict[int, tuple], table: str, line: str) -> None:
-    if table in ("FileNames", "FunctionNames"):
-        if match := _NAMED.match(line):
-            rows[int(match[1])] = (match[2],)
-    elif match := (_LOCATION if table == "FileLocations" else _STACK).match(line):
-        number, *others = (int(group or 0) for group in match.groups())
-        rows[number] = tuple(others)
 
 
 @functools.cache
