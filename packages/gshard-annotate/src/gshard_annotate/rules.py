@@ -190,6 +190,6 @@ DEFAULT_RULES = Rules(
         ("router", None),
         ("norm", None),
     ),
-    # Layers may group the same tokens in different ways.
-    varying=("group", "dispatched_group", "group_token", "capacity"),
+    # Layers may group the same tokens in different ways, and differ in experts and hidden widths.
+    varying=("group", "dispatched_group", "group_token", "capacity", "expert", "act_mlp"),
 )

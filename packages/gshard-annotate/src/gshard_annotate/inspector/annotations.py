@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable
 
 from gshard_annotate.inspector.flow import Flow, Node
-from gshard_annotate.inspector.hlo import Array, Instruction, Program, Source
+from gshard_annotate.inspector.frames import Source
+from gshard_annotate.inspector.hlo import Array, Instruction, Program
 from gshard_annotate.inspector.quantities import place
 from gshard_annotate.inspector.shardings import Axes, Placement, from_hlo, from_sdy
 

@@ -8,7 +8,7 @@ import dataclasses
 from pathlib import Path
 
 from gshard_annotate.inspector.collectives import Collective
-from gshard_annotate.inspector.hlo import Source as Source
+from gshard_annotate.inspector.frames import Source as Source
 
 
 @dataclasses.dataclass(frozen=True)
