@@ -1,7 +1,6 @@
 """The layer in a Linen model, through Flax's bridge: the same numbers, and shardings as named."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import linen, nnx
 from jax.sharding import PartitionSpec
@@ -84,11 +83,3 @@ def test_parameters_carry_their_logical_names_into_linen(mesh):
     groups = sharding(("group",))
     arguments = (variables, *jax.device_put((x, mask), groups))
     expect_collectives(apply.lower(*arguments).compile(), {"all-to-all": 2, "all-gather": 0})
-
-
-def test_stack_of_statistics_is_what_jax_sums(one_device):
-    x, mask = inputs()
-    with rules_scope(DEFAULT_RULES, one_device):
-        variables = Block().init(jax.random.key(0), x, mask)
-        _, output = Block().apply(variables, x, mask)
-    assert jnp.isfinite(output.balance_loss)
