@@ -85,6 +85,7 @@ def layer_gradient(
     *,
     dispatch: str = "auto",
     bare: bool = False,
+    masked: bool = True,
     remat: Callable[[Any], Any] = lambda function: function,
     rules: Any = DEFAULT_RULES,
 ) -> jax.stages.Lowered:
@@ -93,7 +94,8 @@ def layer_gradient(
     Args:
       mesh: For which machine.
       dispatch: That of the layer.
-      bare: Without mask and coin, and with losses and statistics thrown away.
+      bare: Without coin, and with losses and statistics thrown away.
+      masked: Whether there is padding to leave out.
       remat: Wraps the layer, such as `jax.checkpoint`.
       rules: What logical names mean.
     """
@@ -109,7 +111,7 @@ def layer_gradient(
 
     def loss(params, x, mask, key):
         def layer(params, x):
-            return nnx.merge(graph, params)(x, None if bare else mask, key=key)
+            return nnx.merge(graph, params)(x, mask if masked else None, key=key)
 
         with rules_scope(rules, mesh):
             y, output = remat(layer)(params, x)
@@ -167,7 +169,7 @@ def _shape(shape: Any, dtype: Any, sharding: Any) -> jax.ShapeDtypeStruct:
 _ROWS: dict[str, Callable[[jax.sharding.Mesh], jax.stages.Lowered]] = {
     "experts only": experts_only,
     "layer": layer_gradient,
-    "bare": functools.partial(layer_gradient, bare=True),
+    "bare": functools.partial(layer_gradient, bare=True, masked=False),
     "einsum": functools.partial(layer_gradient, dispatch="einsum"),
     "gather": functools.partial(layer_gradient, dispatch="gather"),
     "sorted": functools.partial(layer_gradient, dispatch="sorted"),
