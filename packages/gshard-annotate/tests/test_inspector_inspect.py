@@ -107,22 +107,33 @@ def test_annotations_of_jax_itself_and_of_functions_traced_before(mesh):
     ]  # fmt: skip
 
 
-def test_a_dimension_that_does_not_divide_is_flagged_inside_and_as_a_result(mesh):
+def test_a_dimension_that_does_not_divide_is_one_surprise_where_it_is_annotated(mesh):
     sharding = NamedSharding(mesh, PartitionSpec("expert"))
-    report = inspect(lambda x: jax.lax.with_sharding_constraint(x * 2, sharding), shaped(6, 8))
+
+    def doubled(x):
+        return jax.lax.with_sharding_constraint(x, sharding) * 2
+
+    report = inspect(doubled, shaped(6, 8))
     (annotation,) = rows(report, "annotation")
     assert annotation[2:] == (
         "P('expert', None)", "P('expert', None)", 192, 64, "6 over 4: padded to 8",
     )  # fmt: skip
     (result,) = rows(report, "result")
-    assert result[2:] == (
-        None, "P()", 192, 192,
-        "P('expert', None) in the program, P() as a result: 6 over 4 does not divide",
-    )  # fmt: skip
-    (exchange,) = report.exchanges
-    assert exchange.surprise == (
-        f"all-gather of 256 B at test_inspector_inspect.py:{exchange.source.line}: "
-        "result is P('expert', None) in the program but returned replicated"
+    assert result[2:] == (None, "P()", 192, 192, "")
+    (gather,) = [one for one in report.exchanges if one.collective.kind == "all-gather"]
+    line = doubled.__code__.co_firstlineno + 1
+    assert gather.cause == f"with_sharding_constraint at test_inspector_inspect.py:{line}"
+    assert report.surprises == ["with_sharding_constraint f32[6,8]: 6 over 4: padded to 8"]
+
+
+def test_a_result_that_does_not_divide_is_one_surprise_where_it_is_made(mesh):
+    report = inspect(lambda x: split(x, 1, "expert", mesh=mesh)[:, 1:8], shaped(3, 8))
+    (result,) = rows(report, "result")
+    assert result[3:] == ("P()", 84, 84, "")
+    (gather,) = [one for one in report.exchanges if one.collective.kind == "all-gather"]
+    assert gather.surprise.endswith(
+        "result is P(None, 'expert') in the program but returned replicated; 7 over 4 does not "
+        "divide"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gshard_annotate.inspector.annotated_flow import AnnotatedFlow
 from gshard_annotate.inspector.annotations import Annotation, read_annotations
-from gshard_annotate.inspector.causes import Causes, Crossing
+from gshard_annotate.inspector.causes import Causes
 from gshard_annotate.inspector.chips import Chip, compact_sides, exchange_seconds, torus_sides
 from gshard_annotate.inspector.collectives import Collective, group_text, placed_collectives
 from gshard_annotate.inspector.costs import Work, count_work
@@ -15,6 +15,7 @@ from gshard_annotate.inspector.flow import Flow
 from gshard_annotate.inspector.groups import group_axes, groups, pair_axes, touched_axes
 from gshard_annotate.inspector.hlo import Instruction, Program
 from gshard_annotate.inspector.loops import Runs, runs
+from gshard_annotate.inspector.moved import Crossing
 from gshard_annotate.inspector.quantities import place, plural, size
 from gshard_annotate.inspector.report import Cost, Exchange, Memory, Report
 from gshard_annotate.inspector.shardings import Axes, sdy_meshes
@@ -59,7 +60,9 @@ def analyse(
     before = dump.before if dump else None
     given, made = arguments(compiled, final, before, axes), results(compiled, before, axes)
     asked = [(leaf.name, leaf.asked) for leaf in made]
-    causes = Causes(final, AnnotatedFlow(flow, annotations, asked) if flow else None)
+    left_open = [leaf.name for leaf in given if leaf.asked is None]
+    annotated = AnnotatedFlow(flow, annotations, asked, left_open) if flow else None
+    causes = Causes(final, annotated)
     work = count_work(final, counts, chip, platform)
     exchanges = _exchanges(final, counts, causes, axes, devices, chip)
     cost = _cost(work, exchanges, chip)
@@ -71,7 +74,11 @@ def analyse(
         values=(
             *(leaf_value("argument", leaf, axes, flow, i) for i, leaf in enumerate(given)),
             *annotation_values(annotations, seen.counts if seen else {}, axes),
-            *(leaf_value("result", leaf, axes, flow, i) for i, leaf in enumerate(made)),
+            *(
+                # What is gathered on its way out is told there.
+                leaf_value("result", leaf, axes, None if i in causes.returned else flow, i)
+                for i, leaf in enumerate(made)
+            ),
         ),
         exchanges=_ranked(exchanges, cost),
         memory=_memory(compiled, chip),
@@ -103,10 +110,8 @@ def _exchanges(
     for one, instruction, fusion in placed_collectives(final):
         taking_part = _Group(instruction, axes)
         times = counts.counts.get(one.computation, 1)
-        made = sum(array.elements for array in instruction.arrays)
-        cause = causes.of(
-            Crossing(one, fusion or instruction, made, taking_part.touched, taking_part.size)
-        )
+        outer = fusion or instruction
+        cause = causes.of(Crossing(one, instruction, outer, taking_part.touched, taking_part.size))
         source = final.source(instruction) or cause.source
         seconds = None
         if chip:

@@ -1,15 +1,32 @@
 """The program before partitioning, with annotations: what a value is called, what is near it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
-from gshard_annotate.inspector.annotations import Annotation
+from gshard_annotate.inspector.annotations import Annotation, uneven
 from gshard_annotate.inspector.flow import ELEMENTWISE, SAME_VALUE, Flow, Node
-from gshard_annotate.inspector.hlo import Instruction, Source
+from gshard_annotate.inspector.frames import Call
+from gshard_annotate.inspector.hlo import Instruction
+from gshard_annotate.inspector.origins import Maker, Origins, names
 from gshard_annotate.inspector.quantities import place
 from gshard_annotate.inspector.shardings import Placement
 
 # How far to look for the annotation that a value is but for a few operations.
 _NEAR = 50
+
+
+class Asked(NamedTuple):
+    """What a value has to be.
+
+    Attributes:
+      name: The annotation or the result.
+      asked: Its sharding.
+      elements: How many numbers the value has on all devices together.
+    """
+
+    name: str
+    asked: Placement
+    elements: int
 
 
 class AnnotatedFlow:
@@ -19,6 +36,7 @@ class AnnotatedFlow:
       flow: The program before partitioning, with shardings.
       annotations: Its annotations.
       results: Name of each result, with the sharding that was asked for it.
+      open_arguments: The arguments that were left to the compiler.
     """
 
     def __init__(
@@ -26,20 +44,31 @@ class AnnotatedFlow:
         flow: Flow,
         annotations: Sequence[Annotation],
         results: Sequence[tuple[str, Placement | None]],
+        open_arguments: Collection[str] = (),
     ):
-        self.flow, self.results = flow, results
+        self.flow, self.results, self.origins = flow, results, Origins(flow)
+        self._open = frozenset(open_arguments)
         self.annotations = {one.node.key: one for one in annotations}
         self._by_name: dict[str, list[Instruction]] = {}
         for one in flow.program:
             for name in names(one.op_name):
                 self._by_name.setdefault(name, []).append(one)
 
-    def operations(self, op_name: str, source: Source | None = None) -> list[Instruction]:
-        """The operations of this name, those of the same line if there are any."""
+    def operations(self, op_name: str, stack: Sequence[Call] = ()) -> list[Instruction]:
+        """The operations of this name, those of the same calls if there are any."""
         named = [one for name in names(op_name) for one in self._by_name.get(name, ())]
-        if source is None:
+        if not stack:
             return named
-        return [one for one in named if self.flow.program.source(one) == source] or named
+        program = self.flow.program
+        exact = [one for one in named if program.stack(one) == stack]
+        return exact or [one for one in named if program.stack(one)[:1] == stack[:1]] or named
+
+    def argument_named(self, maker: Maker) -> Node | None:
+        """The argument that is what was found in the compiled program."""
+        for one in self.flow.program.entry.parameters.values() if maker.argument else ():
+            if maker.same(*self.origins.named(Node(one))):
+                return Node(one)
+        return None
 
     def name(self, node: Node) -> str:
         """What a reader would call a value: an argument, an annotation, an operation's result."""
@@ -79,7 +108,20 @@ class AnnotatedFlow:
                 return self._describe(other)
         return ""
 
-    def annotated_after(self, node: Node) -> tuple[str, Placement | None] | None:
+    def uneven_before(self, node: Node) -> Annotation | None:
+        """The annotation that splits unevenly what a value is but for elementwise operations."""
+        for other in self.flow.walk(
+            [node],
+            self.flow.sources,
+            lambda n: n.instruction.opcode in ELEMENTWISE and n.key not in self.annotations,
+            limit=_NEAR,
+        ):
+            annotation = self.annotations.get(other.key)
+            if annotation and uneven(annotation.array, annotation.compiled):
+                return annotation
+        return None
+
+    def annotated_after(self, node: Node) -> Asked | None:
         """The annotation, or result of an asked sharding, that a value becomes elementwise."""
 
         def goes_on(other: Node) -> bool:
@@ -87,12 +129,14 @@ class AnnotatedFlow:
             return other.key == node.key or elementwise
 
         for other in self.flow.walk([node], self.flow.uses, goes_on, limit=_NEAR):
+            elements = other.instruction.arrays[max(other.number, 0)].elements
             if annotation := self.annotations.get(other.key):
-                return str(annotation), annotation.asked
+                asked = annotation.asked
+                return None if asked is None else Asked(str(annotation), asked, elements)
             for number in self.flow.results(other):
                 name, asked = self.results[number] if number < len(self.results) else ("", None)
                 if asked is not None:
-                    return f"{name} asked as {asked}", asked
+                    return Asked(f"{name} asked as {asked}", asked, elements)
         return None
 
     def met(
@@ -136,11 +180,16 @@ class AnnotatedFlow:
             self.flow.sources if backwards else self.flow.uses,
             lambda n: bool(self.flow.placement(n).axes & wanted) and not self._known(n),
         ):
-            have = self.flow.placement(node).axes & wanted if self._known(node) else frozenset()
+            asked = self._known(node) and not self._is_open(node)
+            have = self.flow.placement(node).axes & wanted if asked else frozenset()
             if wanted and have == wanted:
                 return self._describe(node)
             second = second or (self._describe(node) if have else "")
         return second
+
+    def _is_open(self, node: Node) -> bool:
+        """Whether it is an argument whose sharding the compiler chose."""
+        return self.flow.is_argument(node) and _argument(node) in self._open
 
     def _known(self, node: Node) -> bool:
         return node.key in self.annotations or self.flow.is_argument(node)
@@ -149,18 +198,6 @@ class AnnotatedFlow:
         if annotation := self.annotations.get(node.key):
             return str(annotation)
         return f"{_argument(node)} {self.flow.placement(node)}"
-
-
-def names(op_name: str) -> list[str]:
-    """The operations that an operation's name stands for: `f/(a:b);f/c` is f/a, f/b and f/c."""
-    found = []
-    for name in op_name.split(";"):
-        head, several, tail = name.rpartition("/(")
-        if several and tail.endswith(")") and ":" in tail:
-            found += [f"{head}/{part}" for part in tail[:-1].split(":")]
-        else:
-            found.append(name)
-    return [name for name in found if name]
 
 
 def called(one: Instruction) -> str:

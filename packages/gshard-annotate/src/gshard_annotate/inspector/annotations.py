@@ -18,6 +18,9 @@ from gshard_annotate.inspector.shardings import Axes, Placement, from_hlo, from_
 # How JAX calls the operation of an annotation.
 _OPERATIONS = ("sharding_constraint", "reshard", "device_put")
 _LABEL = re.compile(rf"(\w+\[[^/\]]*\])\)*/(?:{'|'.join(_OPERATIONS)})$")
+_SCOPE = re.compile(r"/(?:\w+\()*(\w+\[[^/\]]*\])\)*(?=/)")
+# What these do inside is documented to exchange data.
+_DOCUMENTED = ("unpad[", "pad_to_split[", "halo_exchange[")
 _NAMES = {"sharding_constraint": "with_sharding_constraint"}
 
 
@@ -55,6 +58,18 @@ def label_of(op_name: str) -> str:
             backward = "transpose(" in name and "rematted_computation" not in name
             return f"{label} (gradient)" if backward else label
     return ""
+
+
+def scope_of(op_name: str) -> str:
+    """The label of the innermost of our functions in which an operation stands."""
+    labels = _SCOPE.findall(op_name)
+    return labels[-1] if labels else ""
+
+
+def documented(op_name: str) -> str:
+    """The label of the function around an operation if it is known to exchange data."""
+    label = scope_of(op_name)
+    return label if label.startswith(_DOCUMENTED) else ""
 
 
 def read_annotations(before: Program | None, flow: Flow) -> list[Annotation]:

@@ -1,26 +1,31 @@
 """Why a program exchanges data, and which of its exchanges nobody asked for.
 
-A collective carries the name of the operation for which XLA put it in. The program before
-partitioning shows how that operation's operands lie and how they have to; from there the data flow
-leads to the annotations and arguments whose shardings meet.
+A collective carries the name of the operation for which XLA put it in. What it moves is followed
+back in the compiled program to where it was made, and found again among the operands of that
+operation in the program before partitioning, which shows how they lie and how they have to; from
+there the data flow leads to the annotations and arguments whose shardings meet.
 
 Asked for are: what an annotation, the boundary of a `shard_map`, or an asked sharding of a result
-implies; what is written inside a `shard_map`; sums over a split dimension; the edges that a
-convolution or a window over a split dimension needs. Everything else is a surprise, and so are an
-array that is gathered whole over mesh axes over which an annotation splits it, and an argument that
-is split in one way and used in another.
+implies for a value and what is computed from it element by element; what is written inside a
+`shard_map`; sums, maxima and the like over a dimension that a sharding splits; the edges that a
+convolution or a window over a split dimension needs; what `Padded.unpad` gathers. Everything else
+is a surprise, and so are an array that is gathered whole over mesh axes over which an annotation
+splits it, an argument that is split in one way and used in another, and an exchange for an
+annotation that moves more than what is annotated.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from gshard_annotate.inspector.annotated_flow import AnnotatedFlow, called
-from gshard_annotate.inspector.annotations import label_of
-from gshard_annotate.inspector.collectives import Collective
-from gshard_annotate.inspector.flow import Flow, Node
-from gshard_annotate.inspector.hlo import Instruction, Program, Source
+from gshard_annotate.inspector.annotations import documented, label_of, scope_of
+from gshard_annotate.inspector.complaints import about, gathered_first, quoted, returned, spreads
+from gshard_annotate.inspector.flow import ELEMENTWISE, Flow, Node
+from gshard_annotate.inspector.frames import Source
+from gshard_annotate.inspector.hlo import Instruction, Program
+from gshard_annotate.inspector.moved import Crossing, Moved, find_moved
+from gshard_annotate.inspector.origins import Origins
 from gshard_annotate.inspector.quantities import place
 
 # The last part of an operation's name when the user wrote the collective.
@@ -28,8 +33,10 @@ _WRITTEN = re.compile(
     r"/(p(sum|max|min|mean|permute|broadcast|swapaxes)\w*|all_gather\w*|all_to_all"
     r"|ragged_all_to_all|reduce_scatter|psum_scatter|unreduced_\w+)$"
 )
-_LABEL = re.compile(r"/(\w+\[[^/\]]*\])\)*/")
 _WINDOWS = ("convolution", "reduce-window", "select-and-scatter")
+_CONTRACTIONS = ("dot", "convolution", "reduce")
+# Of these the parts of a result are combined: candidates for a maximum, say.
+_COMBINING = ("reduce", "sort", "custom-call", "topk")
 _SUMS = ("all-reduce", "reduce-scatter")
 
 
@@ -48,24 +55,6 @@ class Cause(NamedTuple):
     source: Source | None = None
 
 
-class Crossing(NamedTuple):
-    """A collective of the compiled program.
-
-    Attributes:
-      found: The collective.
-      instruction: The instruction, or the fusion that it is in.
-      elements: How many numbers the collective makes on one device.
-      axes: The mesh axes over which it goes, whole or in part.
-      group: How many devices exchange.
-    """
-
-    found: Collective
-    instruction: Instruction
-    elements: int
-    axes: tuple[str, ...]
-    group: int
-
-
 class Causes:
     """Finds the cause of each collective of one program.
 
@@ -76,43 +65,48 @@ class Causes:
 
     def __init__(self, final: Program, before: AnnotatedFlow | None):
         self._final, self._before = Flow(final, {}), before
+        self._origins = Origins(self._final)
+        # The results whose exchange was found.
+        self.returned: set[int] = set()
 
     def of(self, crossing: Crossing) -> Cause:
         """Why there is this collective."""
-        op_name = crossing.found.op_name
-        source = self._final.program.source(crossing.instruction)
+        one, op_name = crossing.outer, crossing.found.op_name
         if self._before is None:
-            return _named(op_name, source) or Cause("", source=source)
+            return _named(op_name, self._final.program.source(one)) or Cause(
+                "", source=self._final.program.source(one)
+            )
         if not op_name:
-            if (number := self._result_of(crossing.instruction)) is not None:
+            if (number := self._result_of(one)) is not None:
                 return self._at_result(self._before, number, crossing.axes)
-            op_name, source = self._neighbour(self._before, crossing.instruction)
+            one = self._neighbour(self._before, one)
+            op_name = one.op_name
+        source, stack = self._final.program.source(one), self._final.program.stack(one)
         if label_of(op_name):
-            return self._at_annotation(self._before, crossing, op_name, source)
+            return self._at_annotation(self._before, crossing, op_name, stack, source)
         return _named(op_name, source) or self._at_operation(
-            self._before, crossing, op_name, source
+            self._before, crossing, op_name, stack, source
         )
 
-    def _at_annotation(self, before: AnnotatedFlow, crossing, op_name, source) -> Cause:
+    def _at_annotation(self, before: AnnotatedFlow, crossing, op_name, stack, source) -> Cause:
         annotations = [
             annotation
-            for one in before.operations(op_name, source)
+            for one in before.operations(op_name, stack)
             if (annotation := before.annotations.get(Node(one).key))
         ]
         if not annotations:
             label = label_of(op_name)
             return Cause(f"{label} at {place(source)}" if source else label, source=source)
-        annotation = annotations[0]
+        made = self._origins.moved_by(crossing.instruction)
+        ours = [one.node.instruction for one in annotations]
+        moved = find_moved(before, made, crossing, ours)
+        annotation = before.annotations[Node(moved.operation).key]
         asked = annotation.asked or annotation.compiled
-        if crossing.found.kind != "all-gather" or not asked.axes & set(crossing.axes):
+        if not crossing.gathers or not asked.axes & set(crossing.axes):
             return Cause(str(annotation), source=source)
         lies = [before.flow.placement(node) for node in before.flow.sources(annotation.node)]
-        lies = [str(one) for one in lies if one.axes & set(crossing.axes)] or ["split otherwise"]
-        complaint = (
-            f"{annotation.label} asks for {asked} of what is {lies[0]}; it is gathered over "
-            f"{_axes(crossing.axes)} first instead of exchanging parts"
-        )
-        return Cause(str(annotation), complaint, source)
+        lies = [one for one in lies if one.axes & set(crossing.axes)]
+        return Cause(str(annotation), gathered_first(annotation, lies, crossing.axes), source)
 
     def _at_result(self, before: AnnotatedFlow, number: int, axes: Sequence[str]) -> Cause:
         """For a collective behind the last operation: a result has to lie in another way."""
@@ -123,54 +117,46 @@ class Causes:
         source = before.flow.program.source(makers[0].instruction) if makers else None
         if asked is not None:
             return Cause(f"{name} asked as {asked}", source=source)
-        annotation = before.annotations.get(makers[0].key) if makers else None
-        lies = str(before.flow.placement(makers[0])) if makers else f"split on {_axes(axes)}"
-        complaint = f"{name} is {lies} in the program but returned replicated"
-        return Cause(str(annotation or name), complaint, source)
+        if not makers:
+            return Cause(name, f"{name} is split on {quoted(axes)} but returned replicated")
+        self.returned.add(number)
+        if label := documented(makers[0].instruction.op_name):
+            return Cause(f"{label} at {place(source)}", source=source)
+        complaint = returned(before, name, makers[0])
+        annotation = before.uneven_before(makers[0])
+        return Cause(str(annotation or name), "" if annotation else complaint, source)
 
-    def _at_operation(self, before: AnnotatedFlow, crossing, op_name, source) -> Cause:
-        operations = before.operations(op_name, source)
+    def _at_operation(self, before: AnnotatedFlow, crossing, op_name, stack, source) -> Cause:
+        operations = before.operations(op_name, stack)
         if not operations:
             return Cause("", source=source)
         source = source or before.flow.program.source(operations[0])
         if op_name.endswith("/shard_map"):
-            return Cause(f"shard_map at {place(source)}", source=source)
+            return Cause(f"{scope_of(op_name) or 'shard_map'} at {place(source)}", source=source)
         if crossing.found.kind in _SUMS:
-            # The parts of a reduce-scatter go where its result is split.
-            both = crossing.found.kind == "reduce-scatter"
-            return Cause(before.met(operations, crossing.axes, both=both), source=source)
-        operation, operand = self._moved(before, crossing, operations)
-        if source is None and operand is not None:
-            source = before.flow.program.source(operand.instruction)
-        met = before.met([operation], crossing.axes, operand=operand, both=True)
-        if operation.opcode in _WINDOWS and crossing.found.kind == "collective-permute":
-            return Cause(met or f"window of {called(operation)}", source=source)
-        if implied := _implied(before, crossing, operation, operand):
+            return self._sum(before, crossing, operations, source)
+        made = self._origins.moved_by(crossing.instruction)
+        moved = find_moved(before, made, crossing, operations)
+        if source is None and moved.operand is not None:
+            source = before.flow.program.source(moved.operand.instruction)
+        met = before.met([moved.operation], crossing.axes, operand=moved.operand, both=True)
+        if moved.operation.opcode in _WINDOWS and crossing.found.kind == "collective-permute":
+            return Cause(met or f"window of {called(moved.operation)}", source=source)
+        if moved.result and crossing.gathers and moved.operation.opcode in _COMBINING and met:
+            return Cause(met, source=source)
+        if implied := _implied(before, crossing, moved):
             return Cause(implied, source=source)
-        return Cause(met, _complaint(before, crossing, operation, operand), source)
-
-    def _moved(
-        self, before: AnnotatedFlow, crossing: Crossing, operations: Sequence[Instruction]
-    ) -> tuple[Instruction, Node | None]:
-        """The operation, and the operand that lies otherwise than it has to, that fit best."""
-        best, choice = -1, (operations[0], None)
-        for operation in operations:
-            for operand in before.flow.sources(Node(operation)):
-                score = self._score(before, crossing, operation, operand)
-                if score > best:
-                    best, choice = score, (operation, operand)
-        return choice
+        return Cause(met, about(before, crossing, moved), source)
 
     @staticmethod
-    def _score(before: AnnotatedFlow, crossing, operation, operand: Node) -> int:
-        lies = before.flow.placement(operand)
-        if not lies.axes & set(crossing.axes) or before.flow.is_constant(operand):
-            return -1
-        array = operand.instruction.arrays[max(operand.number, 0)]
-        gathered = crossing.group if crossing.found.kind == "all-gather" else 1
-        fits = math.prod(lies.local(array.dims)) * gathered == crossing.elements
-        differs = before.flow.placement(Node(operation)).axes != lies.axes
-        return 1 + 2 * differs + 4 * fits
+    def _sum(before: AnnotatedFlow, crossing, operations, source) -> Cause:
+        # The parts of a reduce-scatter go where its result is split.
+        both = crossing.found.kind == "reduce-scatter"
+        met = before.met(operations, crossing.axes, both=both)
+        unasked = [axis for axis in crossing.axes if not before.met(operations, [axis])]
+        if unasked and operations[0].opcode in _CONTRACTIONS:
+            return Cause(met, spreads(called(operations[0]), unasked), source)
+        return Cause(met, source=source)
 
     def _result_of(self, one: Instruction) -> int | None:
         """The number of the result that a nameless collective makes."""
@@ -185,13 +171,13 @@ class Causes:
                 return numbers[0]
         return None
 
-    def _neighbour(self, before: AnnotatedFlow, one: Instruction) -> tuple[str, Source | None]:
-        """Name and line of the nearest operation around one that lost its own."""
+    def _neighbour(self, before: AnnotatedFlow, one: Instruction) -> Instruction:
+        """The nearest operation that has kept its name, for one that lost it; else that one."""
         for step in (self._final.uses, self._final.sources):
             for node in self._final.walk([Node(one)], step, lambda n: not self._has_name(n), 20):
                 if before.operations(node.instruction.op_name):
-                    return node.instruction.op_name, self._final.program.source(node.instruction)
-        return "", None
+                    return node.instruction
+        return one
 
     def _has_name(self, node: Node) -> bool:
         name = node.instruction.op_name
@@ -200,50 +186,32 @@ class Causes:
 
 def _named(op_name: str, source: Source | None) -> Cause | None:
     """The cause that an operation's name tells by itself."""
-    name = label_of(op_name)
+    name = label_of(op_name) or documented(op_name)
     if not name and _WRITTEN.search(op_name):
-        labels = _LABEL.findall(op_name)
-        name = labels[-1] if labels else op_name.rpartition("/")[2]
+        name = scope_of(op_name) or op_name.rpartition("/")[2]
     if not name:
         return None
     return Cause(f"{name} at {place(source)}" if source else name, source=source)
 
 
-def _implied(before: AnnotatedFlow, crossing, operation: Instruction, operand: Node | None) -> str:
+def _implied(before: AnnotatedFlow, crossing: Crossing, moved: Moved) -> str:
     """The annotations that imply the exchange although it stands elsewhere; or nothing."""
-    after = before.annotated_after(Node(operation))
-    name, asked = after if after is not None else ("", None)
-    if asked is None:
+    after = before.annotated_after(Node(moved.operation))
+    if after is None:
         return ""
-    if crossing.found.kind == "all-gather":
-        return "" if asked.axes & set(crossing.axes) else name
-    if operand is None or before.flow.placement(operand) == asked:
+    # What is computed element by element moves as the annotation says; of anything else a weight,
+    # say, which is kept in one way and used in another, does not.
+    itself = moved.operation.opcode in ELEMENTWISE
+    if moved.operand is not None and not itself and before.argument(moved.operand):
         return ""
-    if before.argument(operand):  # a weight, say, that is kept in one way and used in another
+    if crossing.gathers:
+        other = moved.operand is not None and not itself
+        more = other and crossing.elements > after.elements
+        return "" if more or after.asked.axes & set(crossing.axes) else after.name
+    if moved.operand is None:
+        becomes = before.flow.placement(Node(moved.operation))
+        return after.name if moved.result and becomes.axes == after.asked.axes else ""
+    if before.flow.placement(moved.operand) == after.asked:
         return ""
-    came = before.annotated_before(operand)
-    return f"{came} -> {name}" if came else ""
-
-
-def _complaint(before: AnnotatedFlow, crossing, operation, operand: Node | None) -> str:
-    becomes = before.flow.placement(Node(operation))
-    if operand is None and not becomes.axes & set(crossing.axes):
-        over = (
-            f"over {_axes(crossing.axes)}, as no sharding asks" if crossing.axes else "as it likes"
-        )
-        return f"the compiler spreads {called(operation)} {over}, and puts it together again"
-    if operand is None:
-        return f"{called(operation)} has to be {becomes} but is not made so"
-    lies, name = before.flow.placement(operand), before.name(operand)
-    if crossing.found.kind == "all-gather":
-        rest = sorted(lies.axes - set(crossing.axes))
-        used = f"used split on {_axes(rest)} only" if rest else "used replicated"
-        return f"{name} is split on {_axes(sorted(lies.axes))} but {used}"
-    if becomes == lies:
-        return f"{called(operation)} moves parts of {name}, which is {lies}"
-    return f"{name} is {lies} but {called(operation)} makes {becomes} of it"
-
-
-def _axes(axes: Sequence[str]) -> str:
-    quoted = [f"'{axis}'" for axis in axes]
-    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+    came = before.annotated_before(moved.operand)
+    return f"{came} -> {after.name}" if came else ""

@@ -128,6 +128,15 @@ def placed_collectives(
     return found
 
 
+def results(one: Instruction, kind: str) -> Sequence[Array]:
+    """The arrays that a collective makes, without what its asynchronous start returns beside."""
+    if not one.opcode.endswith("-start") or kind not in ("all-gather", "collective-permute"):
+        return one.arrays
+    # These starts return their operands beside their results, then scalars of context.
+    arrays = [array for array in one.arrays if (array.dtype, array.dims) != ("u32", ())]
+    return arrays[len(arrays) // 2 :]
+
+
 def group_text(one: Instruction) -> str:
     """Its device groups, or its pairs of devices, as XLA writes them."""
     # `mesh[...], device_ids=(...) {...}` has a comma of its own.
@@ -140,7 +149,7 @@ def group_text(one: Instruction) -> str:
 def _collective(
     program: Program, one: Instruction, kind: str, fusion: Instruction | None
 ) -> Collective:
-    arrays = _results(one, kind)
+    arrays = results(one, kind)
     op_name, computation = one.op_name, one.computation
     if fusion is not None:
         op_name, computation = op_name or fusion.op_name, fusion.computation
@@ -168,14 +177,6 @@ def _scatters(one: Instruction, fusion: Instruction) -> bool:
     rows = groups(group_text(one))
     made = sum(array.elements for array in fusion.arrays)
     return rows is not None and made * rows.shape[1] == sum(a.elements for a in one.arrays)
-
-
-def _results(one: Instruction, kind: str) -> Sequence[Array]:
-    if not one.opcode.endswith("-start") or kind not in ("all-gather", "collective-permute"):
-        return one.arrays
-    # These starts return their operands beside their results, then scalars of context.
-    arrays = [array for array in one.arrays if (array.dtype, array.dims) != ("u32", ())]
-    return arrays[len(arrays) // 2 :]
 
 
 def _collectives_of(program: Any, args: Sequence[Any] | None) -> list[Collective]:

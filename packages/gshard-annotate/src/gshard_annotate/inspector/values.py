@@ -9,7 +9,7 @@ import jax
 from jax.sharding import NamedSharding
 
 from gshard_annotate.checks import describe
-from gshard_annotate.inspector.annotations import Annotation, difference, uneven
+from gshard_annotate.inspector.annotations import Annotation, difference, documented, uneven
 from gshard_annotate.inspector.flow import Flow
 from gshard_annotate.inspector.hlo import Array, Program
 from gshard_annotate.inspector.report import Value
@@ -146,6 +146,8 @@ def _dropped(leaf: Leaf, flow: Flow, number: int) -> str:
     """For a result that the program splits unevenly and JAX returns replicated."""
     makers = flow.result(number)
     if not makers or leaf.compiled is None:
+        return ""
+    if documented(makers[0].instruction.op_name):
         return ""
     inside = flow.placement(makers[0])
     sizes = uneven(leaf.array, inside)
