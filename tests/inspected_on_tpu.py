@@ -87,6 +87,19 @@ def gathered(mesh):
     return inspect(jax.value_and_grad(loss), params, x)
 
 
+def too_large(mesh):
+    """What is said of a product of all pairs of rows, sorted."""
+
+    def pairs(x):
+        return jnp.sort(split(x @ x.T, 0, "data", mesh=mesh), 0)
+
+    try:
+        inspect(pairs, jax.ShapeDtypeStruct((400_000, 8), jnp.float32), mesh=mesh)
+    except MemoryError as error:
+        return str(error)
+    return ""
+
+
 def main():
     v3 = mesh_of("v3:2x2")
     reports = {"scanned": scanned(v3), "scattered": scattered(v3)}
@@ -96,6 +109,7 @@ def main():
         "v3:2x2": reports["scanned"].chip,
         **{name: reports[name].chip for name in ("v5e:2x4", "v6e:2x4")},
     }
+    found["too large"] = too_large(v3)
     print(json.dumps(found, default=np.ndarray.tolist))
 
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from gshard_annotate.inspector.diff import diff
+from gshard_annotate.inspector.differences import diff
 from gshard_annotate.inspector.report import Report
 
 pytestmark = pytest.mark.slow

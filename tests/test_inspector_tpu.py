@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -90,4 +91,14 @@ def test_weights_gathered_in_each_layer_count_once_even_if_asynchronous(found, t
     # Forward and backward.
     assert sorted(weights) == sorted(
         2 * [("bf16[1,1024,1024]", 6, f"params['{name}'] {used}") for name in ("i", "o")]
+    )
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_told_with_what_there_is(found):
+    needed = r"HLO temporaries need [\d.]+[GT], its HBM has 15\.48G"
+    assert re.fullmatch(
+        r"inspect: pairs does not fit on a device of mesh data=2, expert=4 \(8 TPU v3 devices\): "
+        rf"{needed}; split more of it, recompute with jax\.checkpoint, or take more devices",
+        found["too large"],
     )

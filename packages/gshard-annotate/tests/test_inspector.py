@@ -117,6 +117,7 @@ def test_expects_of_functions_lowered_programs_and_reports(mesh):
     for program, args in [
         (exchange, [x]),
         (jax.jit(exchange), [jax.ShapeDtypeStruct((8, 4), jnp.float32)]),
+        (exchange, x),
         (jax.jit(exchange).lower(x), None),
         (inspect(exchange, x, mesh=mesh), None),
     ]:

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from gshard_annotate.inspector.diff import diff
+from gshard_annotate.inspector.differences import diff
 from gshard_annotate.inspector.report import Report, Source
 
 BEFORE = Report.from_json(pathlib.Path(__file__).with_name("report.json").read_text("utf-8"))

@@ -80,7 +80,7 @@ def test_texts_of_the_program_are_escaped():
             ),
         ),
     )  # fmt: skip
-    from gshard_annotate.inspector.diff import diff
+    from gshard_annotate.inspector.differences import diff
 
     text = diff(REPORT, report).html()
     assert evil.lower() not in text.lower()

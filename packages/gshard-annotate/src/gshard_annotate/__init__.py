@@ -31,12 +31,12 @@ from gshard_annotate.trees import tree_specs as tree_specs
 from gshard_annotate.uneven import pad_to_split as pad_to_split
 
 if TYPE_CHECKING:
-    from gshard_annotate.inspector.diff import diff as diff
+    from gshard_annotate.inspector.differences import diff as diff
     from gshard_annotate.inspector.inspecting import inspect as inspect
     from gshard_annotate.inspector.report import Report as Report
 
 # Loaded when asked for: whoever annotates only does not wait for them.
-_LATER = {"Report": "report", "diff": "diff", "inspect": "inspecting"}
+_LATER = {"Report": "report", "diff": "differences", "inspect": "inspecting"}
 
 __version__ = version("gshard-annotate")
 

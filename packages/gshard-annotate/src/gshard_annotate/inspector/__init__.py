@@ -13,6 +13,7 @@ from gshard_annotate.inspector.collectives import expect_collectives as expect_c
 if TYPE_CHECKING:
     from gshard_annotate.inspector.chips import CHIPS as CHIPS
     from gshard_annotate.inspector.chips import Chip as Chip
+    from gshard_annotate.inspector.differences import diff as diff
     from gshard_annotate.inspector.inspecting import inspect as inspect
     from gshard_annotate.inspector.inspecting import inspect_compiled as inspect_compiled
     from gshard_annotate.inspector.inspecting import inspect_lowered as inspect_lowered
@@ -23,6 +24,7 @@ _MODULES = {
     "CHIPS": "chips",
     "Chip": "chips",
     "Report": "report",
+    "diff": "differences",
     "inspect": "inspecting",
     "inspect_compiled": "inspecting",
     "inspect_lowered": "inspecting",

@@ -70,7 +70,7 @@ def expect_collectives(
     program: Any,
     expected: Mapping[str, int],
     *,
-    args: Sequence[Any] | None = None,
+    args: Any = None,
 ) -> list[Collective]:
     """The collectives of a program, which has to contain these numbers of these kinds.
 
@@ -80,7 +80,8 @@ def expect_collectives(
       program: A compiled function or its HLO text, a lowered function, the `Report` of `inspect`,
         or a function (jitted or not) when `args` are given.
       expected: How many collectives of each kind; those in a loop count once.
-      args: What to compile the function for: arrays or `jax.ShapeDtypeStruct`.
+      args: What to compile the function for: a tuple or list of its arguments, which hold arrays
+        or `jax.ShapeDtypeStruct`; what is neither is the one argument.
 
     Raises:
       AssertionError: Another number, with a list of those found and the lines they come from.
@@ -179,11 +180,11 @@ def _scatters(one: Instruction, fusion: Instruction) -> bool:
     return rows is not None and made * rows.shape[1] == sum(a.elements for a in one.arrays)
 
 
-def _collectives_of(program: Any, args: Sequence[Any] | None) -> list[Collective]:
+def _collectives_of(program: Any, args: Any) -> list[Collective]:
     if hasattr(program, "exchanges"):  # a Report
         return [exchange.collective for exchange in program.exchanges]
     if args is not None:
-        return collectives(_compile(program, args))
+        return collectives(_compile(program, args if isinstance(args, tuple | list) else (args,)))
     if hasattr(program, "compile"):  # a lowered function: its text is not yet partitioned
         return collectives(program.compile())
     if isinstance(program, str) or hasattr(program, "as_text"):

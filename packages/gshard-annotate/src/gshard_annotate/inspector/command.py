@@ -95,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
     report = _inspect(options)
     shown = report
     if earlier is not None:
-        from gshard_annotate.inspector.diff import diff
+        from gshard_annotate.inspector.differences import diff
 
         shown = diff(earlier, report)
     print(shown.text())

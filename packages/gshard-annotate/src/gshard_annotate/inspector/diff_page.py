@@ -2,7 +2,7 @@
 
 from html import escape
 
-from gshard_annotate.inspector.diff import Change, Diff
+from gshard_annotate.inspector.differences import Change, Diff
 from gshard_annotate.inspector.diff_text import cut, figures, moved, surprises
 from gshard_annotate.inspector.page_tables import source_line
 from gshard_annotate.inspector.report import Exchange, Value

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gshard_annotate.inspector.columns import Column, table
 from gshard_annotate.inspector.cuts import brief
-from gshard_annotate.inspector.diff import Change, Diff
+from gshard_annotate.inspector.differences import Change, Diff
 from gshard_annotate.inspector.json_form import write_form
 from gshard_annotate.inspector.quantities import duration, number, place, size
 from gshard_annotate.inspector.report import Exchange, Report, Value

@@ -12,9 +12,15 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding
 
-from gshard_annotate.checks import raise_faults
 from gshard_annotate.inspector.analysis import Dump, analyse
 from gshard_annotate.inspector.chips import Chip, chip_of, find_chip
+from gshard_annotate.inspector.entry_checks import (
+    check_arguments,
+    check_mesh,
+    check_program_mesh,
+    refuse_with_lowered,
+    told_when_too_large,
+)
 from gshard_annotate.inspector.hlo import parse
 from gshard_annotate.inspector.report import Report
 
@@ -52,11 +58,14 @@ def inspect(
       out_shardings: Shardings of the results.
 
     Raises:
-      ValueError: Several devices and no mesh; an unknown chip; a function that cannot be traced
-        with these arguments; options of `jax.jit` for a function already jitted.
-      TypeError: Something that is no function; an argument without a shape.
+      ValueError: Several devices and no mesh; a mesh other than that of the annotations; an
+        unknown chip; a function that cannot be traced with these arguments; options of `jax.jit`
+        for a function already jitted.
+      TypeError: Something that is no function, or no mesh; an argument without a shape.
+      MemoryError: The compiler found that the program does not fit on the chip.
     """
     chip = None if chip is None else find_chip(chip)
+    check_mesh("inspect", mesh)
     options = _given(
         static_argnums=static_argnums,
         donate_argnums=donate_argnums,
@@ -64,15 +73,16 @@ def inspect(
         out_shardings=out_shardings,
     )
     if isinstance(fn, jax.stages.Lowered):
-        _refuse_with_lowered(args, kwargs, options)
-        lowered, title = fn, ""
+        refuse_with_lowered(args, kwargs, options)
+        lowered, title, wanted = fn, "", mesh
     else:
-        _check_arguments(fn, args, kwargs or {}, static_argnums)
+        check_arguments(fn, args, kwargs or {}, static_argnums)
         found = mesh or _find_mesh((args, kwargs, in_shardings, out_shardings))
         with nullcontext() if mesh is None else jax.set_mesh(mesh):
             lowered = _lower(fn, args, kwargs or {}, found, options)
-        mesh, title = found, _title(fn)
-    with _without_cache() as apart:
+        mesh, title, wanted = found, _title(fn), mesh
+    check_program_mesh(lowered, wanted, title)
+    with _without_cache() as apart, told_when_too_large(title, mesh):
         compiled, dump, seconds = _compile(lowered, apart)
     return _report(compiled, dump, mesh, chip, title, seconds)
 
@@ -97,10 +107,15 @@ def inspect_lowered(
       compiler_options: Further options for XLA.
 
     Raises:
-      ValueError: A program for one device although there are several and no mesh; an unknown chip.
+      ValueError: A program for one device although there are several and no mesh; a mesh other
+        than that of the annotations; an unknown chip.
+      MemoryError: The compiler found that the program does not fit on the chip.
     """
     chip = None if chip is None else find_chip(chip)
-    compiled, dump, seconds = _compile(lowered, compiler_options or {})
+    check_mesh("inspect_lowered", mesh)
+    check_program_mesh(lowered, mesh, title)
+    with told_when_too_large(title, mesh):
+        compiled, dump, seconds = _compile(lowered, compiler_options or {})
     return compiled, _report(compiled, dump, mesh, chip, title, seconds)
 
 
@@ -123,6 +138,7 @@ def inspect_compiled(
       title: What the report calls the function.
     """
     chip = None if chip is None else find_chip(chip)
+    check_mesh("inspect_compiled", mesh)
     return _report(compiled, None, mesh, chip, title, 0.0)
 
 
@@ -184,42 +200,6 @@ def _find_mesh(tree: Any) -> Mesh | None:
         if isinstance(mesh, Mesh) and not mesh.empty:
             return mesh
     return None
-
-
-def _check_arguments(fn, args, kwargs, static_argnums) -> None:
-    if not callable(fn):
-        raise TypeError(
-            f"inspect: {type(fn).__name__} is no function; give a function, a jitted function, "
-            "or what its lower() returned"
-        )
-    # What a jitted function takes as static is known to it alone.
-    if hasattr(fn, "trace"):
-        return
-    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    named = [
-        (str(i), arg) for i, arg in enumerate(args) if i not in {s % len(args) for s in static}
-    ]
-    faults = [
-        f"argument {name}{jax.tree_util.keystr(path)} is {leaf!r:.60} ({type(leaf).__name__}), "
-        "which has no shape; give an array, a number or jax.ShapeDtypeStruct, or name it in "
-        "static_argnums"
-        for name, arg in [*named, *kwargs.items()]
-        for path, leaf in jax.tree_util.tree_flatten_with_path(arg)[0]
-        if not isinstance(leaf, int | float | complex)
-        and not (hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
-    ]
-    if faults:
-        try:
-            raise_faults("inspect", faults)
-        except ValueError as error:
-            raise TypeError(str(error)) from None
-
-
-def _refuse_with_lowered(args, kwargs, options) -> None:
-    if args or kwargs or options:
-        raise ValueError(
-            "inspect: a lowered function has its arguments and options already; give it alone"
-        )
 
 
 def _given(**options: Any) -> dict[str, Any]:

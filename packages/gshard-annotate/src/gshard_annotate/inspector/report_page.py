@@ -19,7 +19,7 @@ from gshard_annotate.inspector.report import Report
 from gshard_annotate.inspector.text import MOST_SURPRISES, totals
 
 if TYPE_CHECKING:
-    from gshard_annotate.inspector.diff import Diff
+    from gshard_annotate.inspector.differences import Diff
 
 _HOW_TO_READ = (
     (
