@@ -90,9 +90,11 @@ def test_the_compiler_s_error_stays_with_it_and_others_are_left_alone():
     with pytest.raises(MemoryError) as caught, told_when_too_large("step", None):
         raise error
     assert caught.value.__cause__ is error
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"^INTERNAL: else$"):
-        with told_when_too_large("step", None):
-            raise jax.errors.JaxRuntimeError("INTERNAL: else")
+    with (
+        pytest.raises(jax.errors.JaxRuntimeError, match=r"^INTERNAL: else$"),
+        told_when_too_large("step", None),
+    ):
+        raise jax.errors.JaxRuntimeError("INTERNAL: else")
 
 
 def test_diff_is_a_function_wherever_it_is_taken_from():

@@ -179,6 +179,9 @@ WRONG = {
         "--json absent/report.json: there is no folder absent; make it first"
     ),
     ("a:b", *MESH, "--html", "."): "--html . is a folder; name a file in it",
+    ("a:b", *MESH, "--accept", "*"): (
+        "--accept: pattern '*' would accept every surprise; give a part of the sentence"
+    ),
     ("a:b", *MESH, "--diff", "absent.json"): "--diff absent.json: No such file or directory",
     ("a:b", *MESH, "--diff", "inspected_model.py"): (
         "--diff inspected_model.py: not JSON (Expecting value: line 1 column 1 (char 0)); "
@@ -252,6 +255,38 @@ def test_surprises_fail_when_that_is_wanted(folder, capsys):
     assert "SURPRISES (1)\n  1. all-gather of " in capsys.readouterr().out
     calm = ["inspected_model:exchange", *MESH, "--shapes", "f32[8,4,16]", "--fail-on-surprise"]
     assert command.run(calm) == 0
+
+
+def test_with_an_earlier_report_new_surprises_alone_fail(folder, capsys):
+    surprised = ["inspected_model:surprised", *MESH, "--args", "split_weights"]
+    assert command.run([*surprised, "--json", "a.json"]) == 0
+    again = ["--diff", "a.json", "--fail-on-surprise"]
+    assert command.run([*surprised, *again]) == 0
+    calm = ["inspected_model:exchange", *MESH, "--shapes", "f32[8,4,16]"]
+    assert command.run([*calm, *again]) == 0
+    assert command.run([*calm, "--json", "b.json"]) == 0
+    capsys.readouterr()
+    assert command.run([*surprised, "--diff", "b.json", "--fail-on-surprise"]) == 1
+    assert "NEW SURPRISES (1)\n  1. all-gather of " in capsys.readouterr().out
+
+
+def test_surprises_that_are_accepted_do_not_fail(folder, capsys):
+    surprised = ["inspected_model:surprised", *MESH, "--args", "split_weights"]
+    fail = [*surprised, "--fail-on-surprise"]
+    assert command.run([*fail, "--accept", "w is split on 'expert'"]) == 0
+    assert "NO SURPRISES but 1 that you accept\n" in capsys.readouterr().out
+    assert command.run([*fail, "--accept", "w is splt", "--accept", "nothing"]) == 1
+    notes = ["  1. no surprise fits what is accepted: 'w is splt'"]
+    notes.append("  2. no surprise fits what is accepted: 'nothing'")
+    assert capsys.readouterr().out.splitlines()[-2:] == notes
+    assert command.run([*surprised, "--json", "a.json"]) == 0
+    capsys.readouterr()
+    accepted = [*fail, "--diff", "a.json", "--accept", "w is split", "--accept", "nothing"]
+    assert command.run(accepted) == 0
+    assert capsys.readouterr().out == (
+        "surprised: before and after\n\nNO DIFFERENCE\n\n"
+        "NEW NOTES\n  1. no surprise fits what is accepted: 'nothing'\n"
+    )
 
 
 def test_traceback_is_shown_when_wanted(folder, capsys):

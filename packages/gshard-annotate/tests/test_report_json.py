@@ -155,3 +155,10 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "folder", "report.html", "report.json",
     ]  # fmt: skip
+
+
+def test_what_is_accepted_survives_and_reports_from_before_it_are_read():
+    accepted = REPORT.accepting("wi is split", "'wo'")
+    assert (accepted.surprises, len(accepted.accepted)) == ([], 3)
+    assert Report.from_json(accepted.json()) == accepted
+    assert '"accepted"' not in TEXT

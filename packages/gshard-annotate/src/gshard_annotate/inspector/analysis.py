@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gshard_annotate.inspector.acceptance import rank
 from gshard_annotate.inspector.annotated_flow import AnnotatedFlow
 from gshard_annotate.inspector.annotations import Annotation, read_annotations
 from gshard_annotate.inspector.causes import Causes
@@ -172,9 +173,7 @@ def _ranked(exchanges: Sequence[Exchange], cost: Cost) -> tuple[Exchange, ...]:
         else one
         for one in exchanges
     ]
-    return tuple(
-        sorted(shared, key=lambda one: (not one.surprise, -one.collective.bytes * one.times))
-    )
+    return tuple(sorted(shared, key=rank))
 
 
 def _cost(work: Work, exchanges: Sequence[Exchange], chip: Chip | None) -> Cost:

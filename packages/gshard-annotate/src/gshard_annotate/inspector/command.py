@@ -4,6 +4,7 @@ What is wrong with the input is one line on standard error and exit code 2; noth
 """
 
 import argparse
+import dataclasses
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -38,7 +39,8 @@ examples:
   python -m gshard_annotate.inspector model:step --mesh data=2,expert=4 --args example \\
       --diff report.json --fail-on-surprise
 
-exit codes: 0; 1 for a surprise with --fail-on-surprise; 2 for input that cannot be used.
+exit codes: 0; 1 with --fail-on-surprise for a surprise that is not accepted (with --diff: and that
+the earlier report does not have); 2 for input that cannot be used.
 """
 
 
@@ -83,7 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", type=Path, metavar="FILE", help="write the report as JSON")
     add("--diff", type=Path, metavar="FILE", help="JSON of an earlier report: print what changed "
         "since, and show it on top of the page")  # fmt: skip
-    add("--fail-on-surprise", action="store_true", help="exit code 1 when there are surprises")
+    add("--accept", action="append", default=[], metavar="PATTERN", help="allow surprises with "
+        "this in their sentence (* is any text); may be given several times")  # fmt: skip
+    add("--fail-on-surprise", action="store_true", help="exit code 1 when there are surprises; "
+        "with --diff only when there are new ones, whatever their size")  # fmt: skip
     add("--traceback", action="store_true", help="show where a function raised")
     return parser
 
@@ -91,18 +96,21 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     for option in ("html", "json"):
         _check_writable(f"--{option}", getattr(options, option))
+    _check_accepted(options.accept)
     earlier = _read(options.diff) if options.diff else None
     report = _inspect(options)
-    shown = report
+    shown, failing = report, bool(report.surprises)
     if earlier is not None:
         from gshard_annotate.inspector.differences import diff
 
-        shown = diff(earlier, report)
+        accepting = earlier.accepting(*options.accept)
+        shown = diff(dataclasses.replace(accepting, notes=earlier.notes), report)
+        failing = bool(shown.surprises.new)
     print(shown.text())
     # The report itself is what a later --diff reads.
     _write("--json", options.json, report.json)
     _write("--html", options.html, shown.html)
-    return 1 if options.fail_on_surprise and report.surprises else 0
+    return 1 if options.fail_on_surprise and failing else 0
 
 
 def _inspect(options: argparse.Namespace) -> "Report":
@@ -132,7 +140,7 @@ def _compiled(
     from gshard_annotate.inspector.target import WrongInputError, said
 
     try:
-        return inspect(function, *arguments, mesh=mesh, chip=options.chip)
+        return inspect(function, *arguments, mesh=mesh, chip=options.chip, accept=options.accept)
     except Exception as error:
         raise WrongInputError(f"{options.function} raised {said(error)}") from error
 
@@ -148,6 +156,16 @@ def _read(path: Path) -> "Report":
     except ValueError as error:
         message = " ".join(str(error).split()).removeprefix("Report.from_json: ")
         raise WrongInputError(f"--diff {path}: {message}") from error
+
+
+def _check_accepted(patterns: Sequence[str]) -> None:
+    from gshard_annotate.inspector.acceptance import check_patterns
+    from gshard_annotate.inspector.target import WrongInputError
+
+    try:
+        check_patterns("--accept", patterns)
+    except ValueError as error:
+        raise WrongInputError(str(error)) from error
 
 
 def _check_writable(option: str, path: Path | None) -> None:

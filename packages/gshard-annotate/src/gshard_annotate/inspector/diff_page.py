@@ -1,9 +1,16 @@
 """What changed, as the first part of a report's page."""
 
+from collections.abc import Sequence
 from html import escape
 
-from gshard_annotate.inspector.differences import Change, Diff
 from gshard_annotate.inspector.diff_text import cut, figures, moved, surprises
+from gshard_annotate.inspector.differences import Change, Diff
+from gshard_annotate.inspector.grouping import (
+    counted,
+    exchange_changes,
+    name_of,
+    value_changes,
+)
 from gshard_annotate.inspector.page_tables import source_line
 from gshard_annotate.inspector.report import Exchange, Value
 from gshard_annotate.inspector.text import axes_of
@@ -21,29 +28,33 @@ def changes_section(diff: Diff) -> str:
 
 
 def _list(title: str, sentences: list[str]) -> str:
-    items = "".join(f"<li>{escape(one)}</li>" for one in sentences)
+    items = "".join(f"<li>{escape(one)}</li>" for one in counted(sentences))
     return f"<h3>{title}</h3><ul>{items}</ul>"
 
 
 def _exchanges(diff: Diff) -> str:
     headings = ("Change", "Kind", "Mesh axes", "Before", "After", "Source")
-    return _table("Collectives", headings, [_exchange(one) for one in diff.exchanges])
+    return _table(
+        "Collectives", headings, [_exchange(one) for one in exchange_changes(diff.exchanges)]
+    )
 
 
-def _exchange(one: Change[Exchange]) -> list[str]:
-    known = one.known
-    names = [one.what, escape(known.collective.kind), escape(axes_of(known))]
-    return [*names, moved(one.before), moved(one.after), source_line(known.source)]
+def _exchange(group: Sequence[Change[Exchange]]) -> list[str]:
+    known = group[0].known
+    names = [group[0].what, escape(known.collective.kind), escape(axes_of(known))]
+    amounts = [moved([one.before for one in group]), moved([one.after for one in group])]
+    return [*names, *amounts, source_line(known.source)]
 
 
 def _values(diff: Diff) -> str:
     headings = ("Change", "Role", "Name", "Before", "After")
-    return _table("Values", headings, [_value(one) for one in diff.values])
+    return _table("Values", headings, [_value(one) for one in value_changes(diff.values)])
 
 
-def _value(one: Change[Value]) -> list[str]:
+def _value(group: Sequence[Change[Value]]) -> list[str]:
+    one, name = group[0], name_of([each.known for each in group])
     before, after = cut(one.before, one.after), cut(one.after, one.before)
-    codes = [f"<code>{escape(text)}</code>" for text in (one.known.name, before, after)]
+    codes = [f"<code>{escape(text)}</code>" for text in (name, before, after)]
     return [one.what, escape(one.known.role), *codes]
 
 

@@ -1,20 +1,24 @@
 """The difference of two reports as text and as JSON."""
 
 import dataclasses
-import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from gshard_annotate.inspector.columns import Column, table
 from gshard_annotate.inspector.cuts import brief
 from gshard_annotate.inspector.differences import Change, Diff
+from gshard_annotate.inspector.grouping import (
+    counted,
+    exchange_changes,
+    name_of,
+    value_changes,
+)
 from gshard_annotate.inspector.json_form import write_form
 from gshard_annotate.inspector.quantities import duration, number, place, size
 from gshard_annotate.inspector.report import Exchange, Report, Value
 from gshard_annotate.inspector.text import axes_of, listed, totals
 
 MOST_CHANGES = 40
-# Where a surprise is may change with every line that is written above it.
-_LINE = re.compile(r":\d+")
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 _EXCHANGE_COLUMNS = (
@@ -40,9 +44,12 @@ def diff_text(diff: Diff) -> str:
     parts = [f"{diff.after.title}: before and after"]
     if diff.warnings:
         parts.append("\n".join(f"WARNING: {warning}" for warning in diff.warnings))
-    if not diff:
-        return "\n\n".join([*parts, "NO DIFFERENCE"])
-    parts += [_surprises(diff), _exchanges(diff), _values(diff), _figures(diff)]
+    if diff:
+        parts += [_surprises(diff), _exchanges(diff), _values(diff), _figures(diff)]
+    else:
+        parts.append("NO DIFFERENCE")
+    if notes := [one for one in diff.after.notes if one not in diff.before.notes]:
+        parts.append("\n".join(["NEW NOTES", *listed(notes, len(notes))]))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -53,6 +60,7 @@ def diff_json(diff: Diff) -> str:
         "version": 1,
         "differs": bool(diff),
         "warnings": diff.warnings,
+        "surprises": diff.surprises._asdict(),
         "collectives": [_change_form(one) for one in diff.exchanges],
         "values": [_change_form(one) for one in diff.values],
         "before": _figures_form(diff.before),
@@ -62,12 +70,12 @@ def diff_json(diff: Diff) -> str:
 
 
 def surprises(diff: Diff) -> dict[str, list[str]]:
-    """The surprises that are new, and those that are gone."""
-    both = (diff.before, diff.after)
-    before, after = ({_LINE.sub("", one): one for one in each.surprises} for each in both)
+    """The surprises that are new, those that are gone, and those of another size."""
+    found = diff.surprises
     return {
-        "NEW SURPRISES": [one for key, one in after.items() if key not in before],
-        "SURPRISES GONE": [one for key, one in before.items() if key not in after],
+        "NEW SURPRISES": found.new,
+        "SURPRISES GONE": found.gone,
+        "SURPRISES OF ANOTHER SIZE": found.resized,
     }
 
 
@@ -91,12 +99,13 @@ def figures(diff: Diff) -> list[tuple[str, str, str]]:
     return rows + [(what, show(diff.before), show(diff.after)) for what, show in shown.items()]
 
 
-def moved(one: Exchange | None) -> str:
-    """What an exchange yields on a device, as `12 × 16 KiB`."""
-    if one is None:
+def moved(group: Sequence[Exchange | None]) -> str:
+    """What exchanges that are alike yield on a device, as `12 × 16 KiB`."""
+    found = [one for one in group if one is not None]
+    if not found:
         return "–"
-    times = f"{one.times:,} × " if one.times != 1 else ""
-    return times + size(one.collective.bytes)
+    times = sum(one.times for one in found)
+    return (f"{times:,} × " if times != 1 else "") + size(found[0].collective.bytes)
 
 
 def cut(value: Value | None, other: Value | None) -> str:
@@ -115,49 +124,51 @@ def _surprises(diff: Diff) -> str:
     lines = []
     for title, found in surprises(diff).items():
         if found:
-            lines += [f"{title} ({len(found)})", *listed(found, MOST_CHANGES)]
+            lines += [f"{title} ({len(found):,})", *listed(counted(found), MOST_CHANGES)]
     return "\n".join(lines)
 
 
 def _exchanges(diff: Diff) -> str:
     if not diff.exchanges:
         return "COLLECTIVES: as before"
+    groups = exchange_changes(diff.exchanges)
     rows = [
         [
-            SIGNS[one.what],
-            one.known.collective.kind,
-            axes_of(one.known),
-            moved(one.before),
-            moved(one.after),
-            place(one.known.source),
-            one.known.cause.removesuffix(f" at {place(one.known.source)}"),
+            SIGNS[group[0].what],
+            group[0].known.collective.kind,
+            axes_of(group[0].known),
+            moved([one.before for one in group]),
+            moved([one.after for one in group]),
+            place(group[0].known.source),
+            group[0].known.cause.removesuffix(f" at {place(group[0].known.source)}"),
         ]
-        for one in diff.exchanges
+        for group in groups
     ]
-    return _section("COLLECTIVES", diff.exchanges, table(_EXCHANGE_COLUMNS, rows[:MOST_CHANGES]))
+    return _section("COLLECTIVES", groups, table(_EXCHANGE_COLUMNS, rows[:MOST_CHANGES]))
 
 
 def _values(diff: Diff) -> str:
     if not diff.values:
         return "VALUES: as before"
+    groups = value_changes(diff.values)
     rows = [
         [
-            SIGNS[one.what],
-            one.known.role,
-            one.known.name,
-            cut(one.before, one.after),
-            cut(one.after, one.before),
+            SIGNS[group[0].what],
+            group[0].known.role,
+            name_of([one.known for one in group]),
+            cut(group[0].before, group[0].after),
+            cut(group[0].after, group[0].before),
         ]
-        for one in diff.values
+        for group in groups
     ]
-    return _section("VALUES", diff.values, table(_VALUE_COLUMNS, rows[:MOST_CHANGES]))
+    return _section("VALUES", groups, table(_VALUE_COLUMNS, rows[:MOST_CHANGES]))
 
 
-def _section(title: str, changes: tuple[Change, ...], shown: str) -> str:
-    counts = {what: sum(one.what == what for one in changes) for what in SIGNS}
-    said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    left = len(changes) - MOST_CHANGES
-    more = f"\n… and {left:,} more: diff.json()" if left > 0 else ""
+def _section(title: str, groups: Sequence[Sequence[Change]], shown: str) -> str:
+    kinds = Counter(one.what for group in groups for one in group)
+    said = ", ".join(f"{kinds[what]:,} {what}" for what in SIGNS if kinds[what])
+    left = sum(len(group) for group in groups[MOST_CHANGES:])
+    more = f"\n… and {left:,} more: diff.json()" if left else ""
     return f"{title}: {said}\n{shown}{more}"
 
 

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from gshard_annotate.checks import describe_mesh
 from gshard_annotate.inspector.cuts import same
 from gshard_annotate.inspector.report import Exchange, Report, Value
+from gshard_annotate.inspector.surprise_changes import SurpriseChanges, surprise_changes
 
 T = TypeVar("T")
 
@@ -66,7 +67,13 @@ class Diff:
         """Whether the programs differ; time to compile and lines moved in a file do not count."""
         before, after = self.before, self.after
         figures = before.memory != after.memory or before.cost != after.cost
-        return bool(self.exchanges or self.values or figures or before.mesh != after.mesh)
+        found = self.exchanges or self.values or any(self.surprises)
+        return bool(found or figures or before.mesh != after.mesh)
+
+    @property
+    def surprises(self) -> SurpriseChanges:
+        """The surprises that are new, gone, or of another size."""
+        return surprise_changes(self.before.surprises, self.after.surprises)
 
     def text(self) -> str:
         """The difference in lines to read."""

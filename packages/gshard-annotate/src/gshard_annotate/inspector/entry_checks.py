@@ -1,7 +1,7 @@
 """What can be wrong with what `inspect` is given, and with a program that does not fit."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 

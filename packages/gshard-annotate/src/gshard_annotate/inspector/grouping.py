@@ -2,9 +2,11 @@
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
+from gshard_annotate.inspector.differences import Change
 from gshard_annotate.inspector.report import Exchange, Report, Source, Value
 
 T = TypeVar("T")
@@ -36,7 +38,8 @@ def surprise_groups(report: Report) -> list[Surprise]:
         found.append(Surprise(one.surprise + times, one.source, f"collective {i}"))
     for group in _grouped(values, lambda pair: _value_key(pair[1])):
         i, one = group[0]
-        sentence = f"{name_of([value for _, value in group])} {one.shape}: {one.note}"
+        name = name_of([value for _, value in group])
+        sentence = dataclasses.replace(one, name=name).sentence
         found.append(Surprise(sentence, one.source, f"value {i}"))
     return found
 
@@ -51,9 +54,31 @@ def value_groups(values: Iterable[Value]) -> list[list[Value]]:
     return _grouped(values, _value_key)
 
 
+def exchange_changes(changes: Iterable[Change[Exchange]]) -> list[list[Change[Exchange]]]:
+    """Changes of exchanges that do the same and come from the same line."""
+    return _grouped(changes, lambda one: _change_key(one, _exchange_key))
+
+
+def value_changes(changes: Iterable[Change[Value]]) -> list[list[Change[Value]]]:
+    """Changes of values that differ in a number of their name alone."""
+    return _grouped(changes, lambda one: _change_key(one, _value_key))
+
+
+def counted(sentences: Iterable[str]) -> list[str]:
+    """Each sentence once, with how often it is there."""
+    return [
+        f"{one} ({count:,} times)" if count > 1 else one
+        for one, count in Counter(sentences).items()
+    ]
+
+
 def name_of(group: Sequence[Value]) -> str:
     """The name of a group, as `40 × params['layers'][*]['wi']`."""
     return group[0].name if len(group) == 1 else f"{len(group):,} × {_pattern(group[0])}"
+
+
+def _change_key(one: Change[T], key: Callable[[T], Hashable]) -> Hashable:
+    return tuple(None if each is None else key(each) for each in (one.before, one.after))
 
 
 def _exchange_key(one: Exchange) -> Hashable:

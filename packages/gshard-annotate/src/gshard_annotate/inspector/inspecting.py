@@ -12,6 +12,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding
 
+from gshard_annotate.inspector.acceptance import check_patterns
 from gshard_annotate.inspector.analysis import Dump, analyse
 from gshard_annotate.inspector.chips import Chip, chip_of, find_chip
 from gshard_annotate.inspector.entry_checks import (
@@ -38,6 +39,7 @@ def inspect(
     donate_argnums: int | Sequence[int] = (),
     in_shardings: Any = None,
     out_shardings: Any = None,
+    accept: str | Sequence[str] = (),
 ) -> Report:
     """The report about a function: what was asked, what was compiled, what it moves and costs.
 
@@ -56,6 +58,7 @@ def inspect(
       donate_argnums: Arguments whose memory the results may take.
       in_shardings: Shardings of the arguments.
       out_shardings: Shardings of the results.
+      accept: Parts of the sentences of surprises to allow, as in `Report.accepting`.
 
     Raises:
       ValueError: Several devices and no mesh; a mesh other than that of the annotations; an
@@ -66,6 +69,8 @@ def inspect(
     """
     chip = None if chip is None else find_chip(chip)
     check_mesh("inspect", mesh)
+    patterns = (accept,) if isinstance(accept, str) else tuple(accept)
+    check_patterns("inspect", patterns)
     options = _given(
         static_argnums=static_argnums,
         donate_argnums=donate_argnums,
@@ -84,7 +89,7 @@ def inspect(
     check_program_mesh(lowered, wanted, title)
     with _without_cache() as apart, told_when_too_large(title, mesh):
         compiled, dump, seconds = _compile(lowered, apart)
-    return _report(compiled, dump, mesh, chip, title, seconds)
+    return _report(compiled, dump, mesh, chip, title, seconds).accepting(*patterns)
 
 
 def inspect_lowered(

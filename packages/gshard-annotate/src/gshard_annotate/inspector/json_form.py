@@ -16,7 +16,8 @@ VERSION = 1
 
 def report_json(report: Report) -> str:
     """The report as JSON, one that `report_from_json` reads."""
-    return write_form({"format": FORMAT, "version": VERSION, "report": dataclasses.asdict(report)})
+    form = dataclasses.asdict(report, dict_factory=_without_nothing_accepted)
+    return write_form({"format": FORMAT, "version": VERSION, "report": form})
 
 
 def write_form(form: dict[str, Any]) -> str:
@@ -57,6 +58,11 @@ def write_beside(path: str | Path, text: str) -> Path:
     finally:
         beside.unlink(missing_ok=True)
     return path
+
+
+def _without_nothing_accepted(parts: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Reports of version 1 began without it.
+    return {name: value for name, value in parts if (name, value) != ("accepted", "")}
 
 
 def _ours(text: str) -> dict[str, Any]:
@@ -100,7 +106,9 @@ def _decode(kind: Any, given: Any, where: str, faults: list[str]) -> Any:
 
 def _decode_fields(kind: Any, given: dict[str, Any], where: str, faults: list[str]) -> Any:
     hints = typing.get_type_hints(kind)
-    faults += [f"{where}.{name} is missing" for name in hints if name not in given]
+    # What has a default came later than the first reports.
+    needed = [one.name for one in dataclasses.fields(kind) if one.default is dataclasses.MISSING]
+    faults += [f"{where}.{name} is missing" for name in needed if name not in given]
     faults += [f"{where}.{name} is unknown" for name in given if name not in hints]
     parts = {
         name: _decode(hint, given[name], f"{where}.{name}", faults)

@@ -27,6 +27,7 @@ class Value:
       times: How often the program makes it: 1, or the trips of the loops around it.
       source: Where it was annotated.
       note: What is wrong when the compiler did otherwise than asked; empty when it did as asked.
+      accepted: What was wrong, when the user accepted it.
     """
 
     role: str
@@ -39,6 +40,12 @@ class Value:
     times: int = 1
     source: Source | None = None
     note: str = ""
+    accepted: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The surprise that it is."""
+        return f"{self.name} {self.shape}: {self.note or self.accepted}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Exchange:
         "" when none could be found.
       surprise: A sentence when nobody asked for it (`all-gather of 64 MiB at layers.py:88: wi is
         split on 'expert' but used replicated`), else "".
+      accepted: That sentence, when the user accepted it.
     """
 
     collective: Collective
@@ -69,6 +77,7 @@ class Exchange:
     source: Source | None
     cause: str
     surprise: str
+    accepted: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,9 +156,29 @@ class Report:
     def surprises(self) -> list[str]:
         """What nobody asked for: exchanges, worst first, then values not split as asked."""
         found = [one.surprise for one in self.exchanges if one.surprise]
-        return found + [
-            f"{value.name} {value.shape}: {value.note}" for value in self.values if value.note
-        ]
+        return found + [value.sentence for value in self.values if value.note]
+
+    @property
+    def accepted(self) -> list[str]:
+        """The surprises that the user accepted."""
+        found = [one.accepted for one in self.exchanges if one.accepted]
+        return found + [value.sentence for value in self.values if value.accepted]
+
+    def accepting(self, *patterns: str) -> "Report":
+        """The report in which surprises that the user allows are none.
+
+        A note names each pattern that fits no surprise.
+
+        Args:
+          *patterns: Parts of the sentences to allow, as `params['wi'] is split on 'data'`; `*`
+            stands for any text.
+
+        Raises:
+          ValueError: A pattern that would allow everything.
+        """
+        from gshard_annotate.inspector.acceptance import accept
+
+        return accept(self, patterns)
 
     def text(self) -> str:
         """The report in lines to read: surprises, collectives, values, memory and work."""

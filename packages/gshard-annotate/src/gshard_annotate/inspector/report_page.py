@@ -11,7 +11,7 @@ from importlib import resources
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gshard_annotate.inspector.grouping import Surprise, surprise_groups
+from gshard_annotate.inspector.grouping import Surprise, counted, surprise_groups
 from gshard_annotate.inspector.page_figures import memory_bar, mesh_drawing, step_bar
 from gshard_annotate.inspector.page_tables import exchange_table, value_table
 from gshard_annotate.inspector.quantities import duration, number, percent, plural, size
@@ -104,10 +104,12 @@ def _header(report: Report, has_changes: bool) -> str:
 
 def _surprises(report: Report) -> str:
     items = list(map(_surprise, surprise_groups(report)))
+    accepted = _accepted(report)
     if not items:
+        good = "What was compiled is what was asked for" + (" or accepted." if accepted else ".")
         return (
-            '<section id="surprises"><h2>No surprises</h2>'
-            '<p class="good">What was compiled is what was asked for.</p></section>'
+            f'<section id="surprises"><h2>No surprises</h2><p class="good">{good}</p>{accepted}'
+            "</section>"
         )
     first, others = items[:MOST_SURPRISES], items[MOST_SURPRISES:]
     folded = ""
@@ -118,7 +120,16 @@ def _surprises(report: Report) -> str:
         )
     return (
         f'<section id="surprises"><h2>{plural(len(report.surprises), "surprise")}</h2>'
-        f'<ol class="surprises">{"".join(first)}</ol>{folded}</section>'
+        f'<ol class="surprises">{"".join(first)}</ol>{folded}{accepted}</section>'
+    )
+
+
+def _accepted(report: Report) -> str:
+    if not report.accepted:
+        return ""
+    listed = "".join(f"<li>{escape(one)}</li>" for one in counted(report.accepted))
+    return (
+        f"<details><summary>{len(report.accepted):,} accepted</summary><ul>{listed}</ul></details>"
     )
 
 

@@ -99,11 +99,14 @@ def listed(sentences: Sequence[str], most: int) -> list[str]:
 
 
 def _surprises(report: Report) -> str:
-    count = len(report.surprises)
+    count, accepted = len(report.surprises), len(report.accepted)
+    if not count and accepted:
+        return f"NO SURPRISES but {accepted:,} that you accept"
     if not count:
         return "NO SURPRISES: what was compiled is what was asked for"
     found = [one.sentence for one in surprise_groups(report)]
-    return "\n".join([f"SURPRISES ({count:,})", *listed(found, MOST_SURPRISES)])
+    more = f", and {accepted:,} that you accept" if accepted else ""
+    return "\n".join([f"SURPRISES ({count:,}){more}", *listed(found, MOST_SURPRISES)])
 
 
 def _exchanges(report: Report) -> str:
