@@ -226,6 +226,15 @@ def test_a_result_that_is_moved_to_where_it_belongs(mesh):
     ]  # fmt: skip
 
 
+def test_a_bias_that_is_added_is_found_behind_its_broadcast(mesh):
+    def layer(x, b):
+        return split(jnp.tanh(split(x, 0, ("data", "model"), mesh=mesh) + b), 0,
+                     ("data", "model"), mesh=mesh)  # fmt: skip
+
+    report = inspect(layer, shaped(16, 64), placed(mesh, (64,), "model"))
+    assert complaints(report) == [("all-gather", "b is split on 'model' but used replicated")]
+
+
 def test_what_unpad_gathers_is_asked_for(mesh):
     def weights(x):
         padded = pad_to_split(x, 0, "model", mesh=mesh).softmax(0)

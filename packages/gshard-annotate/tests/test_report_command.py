@@ -325,6 +325,9 @@ def test_help_teaches_with_examples(folder):
     done = started(folder, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "--mesh data=2,expert=4 --shapes 'f32[8,16]'" in done.stdout
+    words = " ".join(done.stdout.split())
+    assert "with --diff only when there are new ones, whatever their size" in words
+    assert "--accept PATTERN" in words
 
 
 def test_wrong_input_in_a_process_of_its_own(folder):

@@ -60,8 +60,8 @@ def quoted(axes: Sequence[str]) -> str:
 
 def _operand(before: AnnotatedFlow, crossing: Crossing, operation: Instruction, operand) -> str:
     lies, becomes = before.flow.placement(operand), before.flow.placement(Node(operation))
-    name = before.name(operand)
-    if crossing.gathers and crossing.elements >= part_elements(before, operand):
+    name, gathered = before.name(operand), crossing.gathers and lies.axes & set(crossing.axes)
+    if gathered and crossing.elements >= part_elements(before, operand):
         rest = sorted(lies.axes - set(crossing.axes))
         used = f"used split on {quoted(rest)} only" if rest else "used replicated"
         return f"{name} is split on {quoted(sorted(lies.axes))} but {used}"

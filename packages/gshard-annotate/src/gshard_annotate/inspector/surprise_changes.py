@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-# Lines move with whatever is written above them, sizes with the mesh and the batch.
-_LINE = re.compile(r":\d+")
+# Lines and files move with what is written around them, sizes with the mesh and the batch.
+_LINE = re.compile(r"[^\s(]+:\d+")
 _SIZE = re.compile(r"^(\S+) of ([\d.]+ \w+)")
 
 
