@@ -104,7 +104,7 @@ def main():
     v3 = mesh_of("v3:2x2")
     reports = {"scanned": scanned(v3), "scattered": scattered(v3)}
     reports |= {name: gathered(mesh_of(name)) for name in ("v5e:2x4", "v6e:2x4")}
-    found = {name: summary(report) for name, report in reports.items()}
+    found: dict[str, object] = {name: summary(report) for name, report in reports.items()}
     found["chips"] = {
         "v3:2x2": reports["scanned"].chip,
         **{name: reports[name].chip for name in ("v5e:2x4", "v6e:2x4")},

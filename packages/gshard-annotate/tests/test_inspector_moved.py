@@ -258,6 +258,7 @@ def test_the_sum_of_sum_partials_goes_by_its_label(mesh):
             )(x)  # fmt: skip
 
     (one,) = inspect(total, placed(mesh, (8, 4), "model")).exchanges
+    assert one.source is not None
     assert one.cause == f"sum_partials[model] at {HERE}:{one.source.line}"
 
 

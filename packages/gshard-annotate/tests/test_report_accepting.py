@@ -74,8 +74,9 @@ def test_a_pattern_that_fits_everything_is_refused(refused, pattern):
 
 
 def test_what_is_no_pattern(refused):
+    patterns: list = [3]
     with refused("accept: 3 (int) is no pattern; give a part of the sentence", TypeError):
-        REPORT.accepting(3)
+        REPORT.accepting(*patterns)
 
 
 def test_surprises_of_another_size_are_neither_new_nor_gone():
