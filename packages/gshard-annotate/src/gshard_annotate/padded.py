@@ -76,8 +76,9 @@ class Padded:
         """
         if self.sizes == self.padded_sizes:
             return self._raw
-        raw = whole(self._raw, self.dims)
-        return lax.slice(raw, (0,) * raw.ndim, self.shape)
+        with jax.named_scope(f"unpad[{','.join(str(dim % self.ndim) for dim in self.dims)}]"):
+            raw = whole(self._raw, self.dims)
+            return lax.slice(raw, (0,) * raw.ndim, self.shape)
 
     def map(self, fn: Callable[..., Any], *others: "Padded") -> Any:
         """`fn` of each slice along the padded dimensions, as a `Padded` again.
