@@ -37,7 +37,7 @@ _MIB = "MiB"
 def main(arguments: list[str] | None = None) -> None:
     """Measures what was asked for, prints it, and closes with the JSON."""
     options = _parser().parse_args(arguments)
-    if importlib.util.find_spec("gshard_train") is None:
+    if importlib.util.find_spec("gshard_moe") is None:
         python = environment.ensure(development=True)
         os.execv(python, [str(python), __file__, *sys.argv[1:]])
     _start_jax(options.backend)

@@ -57,13 +57,19 @@ def steps(
     """
     run = [os.path.relpath(python), "-m"]
     slow = ["-m", "not slow"] if fast else []
+    # Some tests asked for are few: starting more processes would take longer than it saves.
+    spread = [] if pytest_arguments else ["-n", str(_processes()), "--dist", "loadfile"]
     write = commands.shown([*run, "ruff", "format"])
     mend = commands.shown([*run, "ruff", "check", "--fix"])
     return [
         ("format", [*run, "ruff", "format", "--check"], f"`{write}` writes it so"),
         ("lint", [*run, "ruff", "check"], f"`{mend}` mends what can be mended"),
         ("types", [*run, "pyright", "--pythonpath", run[0]], "each line above names a place"),
-        ("tests", [*run, "pytest", *slow, *pytest_arguments], "the summary above names each test"),
+        (
+            "tests",
+            [*run, "pytest", *spread, *slow, *pytest_arguments],
+            "the summary above names each test",
+        ),
     ]
 
 
@@ -84,6 +90,12 @@ def run_steps(todo: list[tuple[str, list[str], str]]) -> int:
         report.append(f"  {name:8} {verdict} ({commands.duration(outcome.seconds)})")
     print(f"\ntools/test: {'FAILED' if status else 'all passed'}", *report, sep="\n", flush=True)
     return status
+
+
+def _processes() -> int:
+    """One per processor, as far as memory goes: each takes up to 5 GB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(os.cpu_count() or 1, memory // (5 * 10**9)))
 
 
 def ensure_browser() -> None:
