@@ -49,6 +49,18 @@ def gradients(layer, x, mask, key, deterministic=False):
     return nnx.grad(loss, argnums=(0, 1))(layer, x)
 
 
+@nnx.jit
+def output_and_gradients(layer, x, mask):
+    """Both of one program, which is compiled in half the time of two."""
+
+    def loss(layer, x):
+        y, output = layer(x, mask)
+        return (y**2).sum() + output.balance_loss + output.z_loss, y
+
+    gradients, y = nnx.grad(loss, argnums=(0, 1), has_aux=True)(layer, x)
+    return y, gradients
+
+
 def tokens(seed=1):
     x = jax.random.normal(jax.random.key(seed), (G, S, M))
     return x, jax.random.uniform(jax.random.key(seed + 1), (G, S)) < 0.8
@@ -113,6 +125,14 @@ def test_router_learns_from_the_task_alone(router):
     assert jnp.abs(gradient["router"][...]).max() > 1e-3
 
 
+LOWERINGS = [
+    ("gather", "batched"),
+    ("gather", "one_by_one"),
+    ("einsum", "auto"),
+    ("sorted", "auto"),
+]
+
+
 @pytest.mark.parametrize(
     ("gated", "use_bias", "activation"),
     [
@@ -126,14 +146,8 @@ def test_router_learns_from_the_task_alone(router):
 )
 def test_experts_like_a_loop_in_every_lowering(gated, use_bias, activation):
     x, mask = tokens()
-    kinds = [
-        ("gather", "batched"),
-        ("gather", "one_by_one"),
-        ("einsum", "auto"),
-        ("sorted", "auto"),
-    ]
     results = []
-    for dispatch, experts in kinds:
+    for dispatch, experts in LOWERINGS:
         layer = make(
             router=TopK(2),
             gated=gated,
@@ -147,7 +161,7 @@ def test_experts_like_a_loop_in_every_lowering(gated, use_bias, activation):
             if hasattr(layer, name):
                 shape = getattr(layer, name).shape
                 getattr(layer, name)[...] = jax.random.normal(jax.random.key(7), shape)
-        results.append((run(layer, x, mask)[0], gradients(layer, x, mask, None)))
+        results.append(output_and_gradients(layer, x, mask))
     routing = topk(logits_of(layer, x), k=2, capacity=S, mask_GS=mask)
     expected = np.zeros((G, S, M), np.float32)
     for g, s, k in np.argwhere(routing.kept_GSK):
@@ -250,11 +264,11 @@ def test_what_is_called_batch_independent(options, deterministic, independent):
 
 def test_a_full_buffer_is_counted():
     layer = make(router=TopK(2), dispatch="sorted", slots_per_token=0.5)
-    # 200 tokens want the same two experts: 4 blocks of 64 rows each, of which 6 are there.
+    # 200 tokens want the same two experts, and there are rows for 100.
     _, output = run(layer, jnp.ones((1, 200, M)))
     stats = output.statistics
     np.testing.assert_array_equal(stats.chosen_K, [200, 200])
-    assert stats.dropped_K.sum() == 200 - 2 * 64
+    np.testing.assert_array_equal(stats.dropped_K, [100, 200])
     assert stats.load_E.sum() == (stats.chosen_K - stats.dropped_K).sum()
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import re
 
 import jax
@@ -38,26 +39,30 @@ def draw(seed, padding=0.2):
     return jnp.asarray(logits, jnp.float32), jnp.asarray(x, jnp.float32), mask
 
 
-def naive_rows(routing, parts, units, block_rows, blocks):
-    """(part, unit, block, row) of each choice that fits, and the expert of each block begun."""
+def naive_rows(routing, parts, units, block_rows, most):
+    """(part, unit, block, row) of each choice that fits, and the expert of each block begun.
+
+    One claim after the other, first choices first, until the part and unit has `most` of them;
+    who got in then stands in a list per expert, and lists go into blocks.
+    """
     routing = jax.tree.map(np.asarray, routing)
     groups, each = G // units, E // parts
+    inside = {(x, d): [[] for _ in range(each)] for x in range(parts) for d in range(units)}
+    for k, g, s in np.ndindex(routing.kept_GSK.shape[2], G, S):
+        if routing.kept_GSK[g, s, k]:
+            x, e = divmod(int(routing.expert_GSK[g, s, k]), each)
+            lists = inside[x, g // groups]
+            if sum(map(len, lists)) < most:
+                lists[e].append((g, k, s))
     place, expert_of = {}, {}
-    for x, d in np.ndindex(parts, units):
-        row = 0
-        for e in range(x * each, (x + 1) * each):
-            row = -(-row // block_rows) * block_rows
-            for g in range(d * groups, (d + 1) * groups):
-                taken = [
-                    (routing.slot_GSK[at], at)
-                    for at in map(tuple, np.argwhere(routing.kept_GSK))
-                    if at[0] == g and routing.expert_GSK[at] == e
-                ]
-                for _, at in sorted(taken):
-                    if row < block_rows * blocks:
-                        place[at] = (x, d, row // block_rows, row % block_rows)
-                        expert_of[x, d, row // block_rows] = e % each
-                    row += 1
+    for (x, d), lists in inside.items():
+        block = 0
+        for e, members in enumerate(lists):
+            for i, (g, k, s) in enumerate(sorted(members)):
+                at = (x, d, block + i // block_rows)
+                place[g, s, k] = (*at, i % block_rows)
+                expert_of[at] = e
+            block += -(-len(members) // block_rows)
     return place, expert_of
 
 
@@ -74,7 +79,8 @@ def test_like_a_loop_over_experts(seed, layout, slots_per_token, padding):
     routing = jit_top2(logits, capacity=S, mask_GS=mask, second="always")
     options = dict(zip(("expert_parts", "group_units", "block_rows"), layout, strict=True))
     order = jit_sort(routing, slots_per_token=slots_per_token, **options)
-    place, expert_of = naive_rows(routing, *layout, order.expert_XDN.shape[2])
+    rows = S * G // units * (slots_per_token or 2 * parts)
+    place, expert_of = naive_rows(routing, *layout, math.ceil(rows / parts))
     kept = np.asarray(order.routing.kept_GSK)
     assert {tuple(at) for at in np.argwhere(kept)} == set(place)
     assert order.overflowed == np.sum(routing.kept_GSK) - len(place)
@@ -103,7 +109,7 @@ def test_by_hand():
     assert order.expert_XDN.shape == (1, 1, 3)  # 4 rows, and one of each expert's last block free
     np.testing.assert_array_equal(order.expert_XDN[0, 0], [0, 1, 1])
     np.testing.assert_array_equal(jit_dispatch(x, order)[0, 0, ..., 0], [[2, 0], [1, 3], [4, 0]])
-    # Room for one token each, and one begun block: two of three tokens of expert 1 find none.
+    # Room for two: the first two tokens.
     tight = jit_sort(routing, block_rows=1, slots_per_token=0.5)
     assert tight.overflowed == 2
     np.testing.assert_array_equal(tight.routing.kept_GSK[0, :, 0], [True, True, False, False])
@@ -146,6 +152,30 @@ def test_rows_give_the_numbers_and_gradients_of_slots(layout, gated):
         scale = float(jnp.abs(b).max())
         assert scale > 0
         np.testing.assert_allclose(a / scale, b / scale, atol=1e-6)
+
+
+def test_a_full_buffer_gives_up_last_choices_whichever_expert_they_are_of():
+    logits = jax.random.normal(jax.random.key(0), (2, 1024, 8))
+    routing = jit_topk(logits, k=2, capacity=1024)
+    order = jit_sort(routing, slots_per_token=1.25, group_units=2)
+    np.testing.assert_array_equal(order.routing.kept_GSK[..., 0], True)
+    np.testing.assert_array_equal(order.routing.kept_GSK[:, :256, 1], True)
+    np.testing.assert_array_equal(order.routing.kept_GSK[:, 256:, 1], False)
+    assert order.overflowed == 2 * 768
+    load = (order.routing.expert_GSK[..., None] == jnp.arange(8)) & order.routing.kept_GSK[
+        ..., None
+    ]
+    load_E = load.sum((0, 1, 2))
+    assert load_E.min() > 0.8 * load_E.max()
+
+
+def test_a_full_buffer_has_no_rows_for_burned_slots():
+    logits, _, _ = draw(6)
+    routing = jit_top2(logits, capacity=S, key=jax.random.key(1), burn_slots=True)
+    assert not routing.kept_GSK.all()
+    order = jit_sort(routing, slots_per_token=2.0, group_units=G)
+    assert order.overflowed == 0
+    np.testing.assert_array_equal(order.routing.kept_GSK, routing.kept_GSK)
 
 
 def test_slots_burned_by_lost_coins_stay_free():

@@ -161,7 +161,7 @@ def _sort(
         routing,
         expert_parts=expert_parts or (1 if limited else parts),
         group_units=G if limited else devices.parts("group"),
-        slots_per_token=slots_per_token,
+        slots_per_token=slots_per_token if limited else None,
     )
 
 

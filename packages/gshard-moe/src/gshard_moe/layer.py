@@ -52,7 +52,8 @@ class MoELayer(nnx.Module):
         which drops nothing; "choices" for as many as the router makes choices (top-2: the paper's
         2S/E). With dispatch="sorted" the rows of the buffer per token, and no expert has a limit.
       eval_slots_per_token: The same when deterministic. None drops nothing: by S slots of each
-        expert, or by sorted rows where all those slots are more than `eval_padded_slots`.
+        expert, or by sorted rows where all those slots are more than `eval_padded_slots`. A router
+        that fills every slot (`ExpertChoice`) then has those of training.
       eval_padded_slots: Most slots of a group, E * S, that an evaluation pads up to.
       router: How tokens find experts; None for `Top2` with the three arguments below.
       second_expert: "random" (probability 2 g2, as in the paper), "always" or "never".
@@ -241,6 +242,9 @@ class MoELayer(nnx.Module):
 
     def _plan(self, group_size: int, deterministic: bool) -> "_Plan":
         slots = self.eval_slots_per_token if deterministic else self.slots_per_token
+        if slots is None and self.routing.sees_later_tokens:
+            # It fills every slot there is: more of them drop nothing less and are another model.
+            slots = self.slots_per_token
         # Gathers are the fastest on CPU, and by the compiler's estimate on TPU.
         kind = "gather" if self.dispatch == "auto" else self.dispatch
         too_many = self.num_experts * group_size > self.eval_padded_slots

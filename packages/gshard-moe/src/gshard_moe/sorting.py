@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gshard_moe.choosing import count_before, in_choice_order, pick
 from gshard_moe.links import Links, from_slots, links_of, to_slots
 from gshard_moe.routing import Routing
 
@@ -27,7 +28,8 @@ class Sorted:
     """A Routing and where each of its choices stands in the buffer.
 
     Attributes:
-      routing: The routing without the choices that found the buffer full: what statistics take.
+      routing: The routing without the choices that found the buffer full (those of the last rank
+        first: `sort`): what statistics take.
       overflowed: How many those are. 0 for sure when `slots_per_token` was None.
       expert_XDN: The expert of each block, counted within its part.
       used_XDN: Whether any row of the block is.
@@ -53,6 +55,9 @@ def sort(
 ) -> Sorted:
     """The routing with its choices sorted by expert; give it one without a limit of slots.
 
+    The rows of a part and unit go to all first choices in token order, then to all second ones, and
+    so on, whichever experts they are of, as slots do in Algorithm 1.
+
     Args:
       routing: With S slots per expert (`capacity=S`) nothing was dropped before.
       expert_parts: X, a multiple of the devices that experts are split over.
@@ -69,7 +74,12 @@ def sort(
     _check(E, G, X, D, slots_per_token, block_rows)
     tokens = G // D * S
     R = block_rows or _block_rows(tokens * K / E)
-    N = _num_blocks(tokens, min(K, E // X), E // X, X, slots_per_token, R)
+    most = _most_rows(tokens, min(K, E // X), X, slots_per_token)
+    # Each expert leaves at most R - 1 rows of its last block free, so that `most` always fit.
+    N = -(-(most + min(E // X, most) * (R - 1)) // R)
+    given_GSK = routing.kept_GSK
+    if slots_per_token is not None:
+        routing = _within(routing, most, X, D)
 
     need_GE = _rows_needed(routing).reshape(D, G // D, E)
     before_DGE = jnp.cumsum(need_GE, 1) - need_GE
@@ -78,14 +88,14 @@ def sort(
     start_DE = ((ends_DXe - blocks_DXe) * R).reshape(D, 1, E)
     first_GE = (start_DE + before_DGE).reshape(G, 1, E)
     row_GSK = routing.slot_GSK + _look_up(first_GE, routing.expert_GSK)
-    fits_GSK = routing.kept_GSK & (row_GSK < N * R)
-    row_GSK = jnp.where(fits_GSK, row_GSK + routing.expert_GSK // (E // X) * N * R, X * N * R)
+    row_GSK += routing.expert_GSK // (E // X) * N * R
+    row_GSK = jnp.where(routing.kept_GSK, row_GSK, X * N * R)
     block_N = jnp.arange(N)
     # Blocks behind the last expert's are nobody's; they count as its, and hold zeros.
     expert_DXN = (ends_DXe[..., None, :] <= block_N[:, None]).sum(-1)
     return Sorted(
-        routing=_keep_only(routing, fits_GSK),
-        overflowed=(routing.kept_GSK & ~fits_GSK).sum(),
+        routing=routing,
+        overflowed=(given_GSK & ~routing.kept_GSK).sum(),
         expert_XDN=jnp.minimum(expert_DXN, E // X - 1).swapaxes(0, 1),
         used_XDN=(block_N < ends_DXe[..., -1:]).swapaxes(0, 1),
         links=links_of(row_GSK.reshape(D, tokens, K), X * N * R),
@@ -133,15 +143,33 @@ def _block_rows(rows_per_expert: float) -> int:
     return rows
 
 
-def _num_blocks(
-    tokens: int, choices: int, experts: int, parts: int, slots_per_token: float | None, rows: int
-) -> int:
-    """Blocks of a part and unit: for the rows asked for, and one begun block of each expert."""
+def _most_rows(tokens: int, choices: int, parts: int, slots_per_token: float | None) -> int:
+    """Rows of a part and unit, beside what blocks are padded with."""
     most = tokens * choices
-    if slots_per_token is not None:
-        most = min(most, round(slots_per_token * tokens / parts + 0.5 - 1e-9))
-    begun = min(experts, most)  # each of them leaves at most rows - 1 of its last block free
-    return -(-(most + begun * (rows - 1)) // rows)
+    if slots_per_token is None:
+        return most
+    return min(most, round(slots_per_token * tokens / parts + 0.5 - 1e-9))
+
+
+def _within(routing: Routing, most: int, parts: int, units: int) -> Routing:
+    """The routing with the first `most` choices of each part and unit, in rows without a gap."""
+    G, S, K = routing.kept_GSK.shape
+    E = routing.num_experts
+    part_GSK = jnp.where(routing.kept_GSK, routing.expert_GSK // (E // parts), parts)
+    part_DKT = part_GSK.reshape(units, G // units * S, K).swapaxes(1, 2)
+    part_DLX = part_DKT.reshape(units, -1, 1) == jnp.arange(parts)
+    fits_DL = part_DLX.any(-1) & (pick(count_before(part_DLX), part_DLX) < most)
+    fits_GSK = fits_DL.reshape(units, K, -1).swapaxes(1, 2).reshape(G, S, K)
+    # Slots that lost coins burned are rows no more: they would be rows over the limit.
+    expert_GSKE = routing.expert_GSK[..., None] == jnp.arange(E)
+    one_hots = [expert_GSKE[:, :, k] & fits_GSK[..., k, None] for k in range(K)]
+    slots = [pick(*pair) for pair in zip(in_choice_order(one_hots), one_hots, strict=True)]
+    return dataclasses.replace(
+        routing,
+        kept_GSK=fits_GSK,
+        slot_GSK=jnp.where(fits_GSK, jnp.stack(slots, -1), routing.capacity),
+        weight_GSK=jnp.where(fits_GSK, routing.weight_GSK, 0.0),
+    )
 
 
 def _rows_needed(routing: Routing) -> Int[Array, "G E"]:
@@ -155,12 +183,3 @@ def _rows_needed(routing: Routing) -> Int[Array, "G E"]:
 def _look_up(table_G1E: Int[Array, "G 1 E"], expert_GSK: Int[Array, "G S K"]) -> Array:
     flat_GT1 = expert_GSK.reshape(expert_GSK.shape[0], -1, 1)
     return jnp.take_along_axis(table_G1E, flat_GT1, axis=-1).reshape(expert_GSK.shape)
-
-
-def _keep_only(routing: Routing, fits_GSK: Bool[Array, "G S K"]) -> Routing:
-    return dataclasses.replace(
-        routing,
-        kept_GSK=fits_GSK,
-        slot_GSK=jnp.where(fits_GSK, routing.slot_GSK, routing.capacity),
-        weight_GSK=jnp.where(fits_GSK, routing.weight_GSK, 0.0),
-    )
