@@ -19,6 +19,15 @@ from gshard_moe import (
 )
 
 
+# One compilation instead of one per operation.
+jit_probabilities = jax.jit(probabilities)
+jit_statistics = jax.jit(statistics)
+jit_expert_choice = jax.jit(expert_choice, static_argnames="capacity")
+jit_top1 = jax.jit(top1, static_argnames="capacity")
+jit_top2 = jax.jit(top2, static_argnames=("capacity", "second"))
+jit_topk = jax.jit(topk, static_argnames=("k", "capacity"))
+
+
 @jax.jit
 def run(logits, mask):
     routing = top2(logits, capacity=2, mask_GS=mask, second="always")
@@ -76,8 +85,8 @@ def test_sums_over_parts_are_the_sums_of_the_whole():
 
 def test_top1_has_one_choice():
     logits = jax.random.normal(jax.random.key(0), (2, 6, 4))
-    routing = top1(logits, capacity=1)
-    shares = summary(statistics(routing, probabilities(logits)))
+    routing = jit_top1(logits, capacity=1)
+    shares = summary(jit_statistics(routing, jit_probabilities(logits)))
     assert "dropped_second" not in shares
     np.testing.assert_allclose(
         shares["tokens_with_0_experts"] + shares["tokens_with_1_experts"], 1, rtol=1e-6
@@ -92,15 +101,15 @@ def test_only_padding_is_no_division_by_zero():
 
 def test_no_gradient():
     def confidence(logits):
-        return statistics(top1(logits, capacity=2), probabilities(logits)).confidence
+        return jit_statistics(jit_top1(logits, capacity=2), jit_probabilities(logits)).confidence
 
     np.testing.assert_array_equal(jax.grad(confidence)(jnp.ones((1, 3, 2))), 0)
 
 
 def test_three_choices_are_named_and_counted():
     logits = 2 * jax.random.normal(jax.random.key(0), (2, 9, 5))
-    routing = topk(logits, k=3, capacity=2)
-    stats = statistics(routing, probabilities(logits))
+    routing = jit_topk(logits, k=3, capacity=2)
+    stats = jit_statistics(routing, jit_probabilities(logits))
     dropped = np.asarray(routing.chosen_GSK & ~routing.kept_GSK).sum((0, 1))
     np.testing.assert_array_equal(stats.dropped_K, dropped)
     assert (dropped > 0).all()
@@ -115,20 +124,20 @@ def test_three_choices_are_named_and_counted():
 def test_expert_choice_by_hand():
     # Expert 0 takes tokens 0 and 3, expert 1 takes 2 and 1; of four experts' worth of places.
     p = jnp.array([[[0.7, 0.3], [0.6, 0.4], [0.1, 0.9], [0.65, 0.35]]])
-    stats = statistics(expert_choice(jnp.log(p), capacity=2), p)
+    stats = jit_statistics(jit_expert_choice(jnp.log(p), capacity=2), p)
     np.testing.assert_array_equal(stats.load_E, [2, 2])
     np.testing.assert_array_equal(stats.chosen_K, [4])
     np.testing.assert_array_equal(stats.dropped_K, [0])
     np.testing.assert_array_equal(stats.reached_J, [0, 4, 0])
     mask = jnp.array([[True, False, True, False]])
-    masked = statistics(expert_choice(jnp.log(p), capacity=2, mask_GS=mask), p, mask)
+    masked = jit_statistics(jit_expert_choice(jnp.log(p), capacity=2, mask_GS=mask), p, mask)
     np.testing.assert_array_equal(masked.load_E, [2, 2])
     np.testing.assert_array_equal(masked.reached_J, [0, 0, 2])
 
 
 def test_tokens_with_many_experts_are_counted_together():
     logits = jnp.zeros((1, 3, 7))
-    stats = statistics(expert_choice(logits, capacity=3), probabilities(logits))
+    stats = jit_statistics(jit_expert_choice(logits, capacity=3), jit_probabilities(logits))
     np.testing.assert_array_equal(stats.reached_J, [0, 0, 0, 0, 3])
 
 
@@ -153,12 +162,12 @@ def test_table_of_labels_like_a_loop_over_tokens(seed):
     rng = np.random.default_rng(seed)
     logits = jnp.asarray(2 * rng.normal(size=(3, 8, 5)), jnp.float32)
     labels, mask = rng.integers(-1, 5, (3, 8)), rng.random((3, 8)) < 0.8
-    routing = topk(logits, k=2, capacity=2, mask_GS=jnp.asarray(mask))
+    routing = jit_topk(logits, k=2, capacity=2, mask_GS=jnp.asarray(mask))
     table = jit_by_label(routing, jnp.asarray(labels), 4, jnp.asarray(mask))
     expected = naive_table(jax.tree.map(np.asarray, routing), labels, mask, 4)
     for a, b in zip(jax.tree.leaves(table), expected, strict=True):
         np.testing.assert_array_equal(a, b)
-    whole = statistics(routing, probabilities(logits), jnp.asarray(mask))
+    whole = jit_statistics(routing, jit_probabilities(logits), jnp.asarray(mask))
     everywhere = jit_by_label(routing, jnp.zeros((3, 8), jnp.int32), 1, jnp.asarray(mask))
     np.testing.assert_array_equal(everywhere.load_NE[0], whole.load_E)
     assert everywhere.dropped_N[0] == whole.dropped_K.sum()
@@ -167,7 +176,7 @@ def test_table_of_labels_like_a_loop_over_tokens(seed):
 def test_tables_add_up_and_show_shares():
     logits = 2 * jax.random.normal(jax.random.key(0), (4, 6, 3))
     labels = jnp.arange(24).reshape(4, 6) % 5
-    routing = top2(logits, capacity=2, second="always")
+    routing = jit_top2(logits, capacity=2, second="always")
     table = jit_by_label(routing, labels, 7)
     parts = [
         jit_by_label(jax.tree.map(lambda x, at=at: x[at], routing), labels[at], 7)
@@ -180,12 +189,12 @@ def test_tables_add_up_and_show_shares():
 
 def test_table_of_labels_where_experts_choose():
     p = jnp.array([[[0.7, 0.3], [0.6, 0.4], [0.1, 0.9], [0.65, 0.35]]])
-    table = jit_by_label(expert_choice(jnp.log(p), capacity=2), jnp.array([[0, 1, 1, 0]]), 2)
+    table = jit_by_label(jit_expert_choice(jnp.log(p), capacity=2), jnp.array([[0, 1, 1, 0]]), 2)
     np.testing.assert_array_equal(table.load_NE, [[2, 0], [0, 2]])
 
 
 def test_wrong_labels():
-    routing = top1(jnp.zeros((2, 3, 4)), capacity=1)
+    routing = jit_top1(jnp.zeros((2, 3, 4)), capacity=1)
     message = (
         "statistics_by_label: num_labels is 0; give at least 1; labels have shape (3, 2); "
         "give (2, 3); labels are float32; give integers; mask is int32[2, 3]; give bool[2, 3]"
