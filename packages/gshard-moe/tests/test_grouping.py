@@ -63,10 +63,31 @@ def test_sizes_that_do_not_fit(arguments, message):
         group(X, None, **arguments)
 
 
-def test_a_mask_of_another_shape():
-    message = "group: mask has shape (6, 4); give (4, 6)"
+@pytest.mark.parametrize(
+    ("x", "mask", "num_groups", "message"),
+    [
+        (X, jnp.ones((6, 4), bool), 2, "mask is bool[6, 4]; give bool[4, 6]"),
+        (X, jnp.ones((4, 6), jnp.int32), 2, "mask is int32[4, 6]; give bool[4, 6]"),
+        (X, None, 2.0, "2.0 equal groups: 2.0 is no whole number; give an int"),
+        (X[0], None, 2, "x has shape (6, 2); give [batch, length, width]"),
+    ],
+)
+def test_what_cannot_be_grouped(x, mask, num_groups, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'group: {message}')}$"):
+        inspect.unwrap(group)(x, mask, num_groups)
+
+
+def test_a_number_in_the_place_of_the_mask():
+    message = (
+        "group: mask is 4; give bool[4, 6] or None; num_groups is None and group_size is None; "
+        "give one of them"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        inspect.unwrap(group)(X, jnp.ones((6, 4), bool), 2)
+        inspect.unwrap(group)(X, 4)
+
+
+def test_a_mask_may_be_left_out():
+    assert group(X, num_groups=3)[1] is None
 
 
 def test_rows_that_do_not_fit():

@@ -1,8 +1,12 @@
 """Balance and z-loss: by hand, at their extremes, and untouched by padding."""
 
+import inspect
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import gshard_moe
 
@@ -85,3 +89,16 @@ def test_gradient_pushes_the_crowded_expert_down():
 
     gradient = jax.jit(jax.grad(loss))(logits).sum((0, 1))
     assert gradient[0] > 0 > gradient[2]
+
+
+def test_what_does_not_fit_is_refused():
+    p, mask = jnp.ones((2, 5, 3)), jnp.ones((2, 5))
+    message = (
+        "balance_loss: first expert is float32[2, 4]; give int32[2, 5]; "
+        "mask is float32[2, 5]; give bool[2, 5]"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        inspect.unwrap(gshard_moe.balance_loss)(p, jnp.zeros((2, 4)), mask)
+    message = "router_z_loss: mask is float32[2, 5]; give bool[2, 5]"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        inspect.unwrap(gshard_moe.router_z_loss)(p, mask)

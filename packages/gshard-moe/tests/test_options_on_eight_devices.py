@@ -16,6 +16,9 @@ from gshard_annotate import (
 )
 from gshard_moe import ExpertChoice, MoELayer, Top2, TopK
 
+# Limits that drop are what is looked at here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*even a balanced router drops:UserWarning")
+
 G, S, E, M, H = 16, 24, 8, 6, 10
 NAMES = {"router": ("embed", "router"), "wi": ("expert", "embed", "mlp")}
 NAMES |= {"wo": ("expert", "mlp", "embed"), "gate": ("expert", "embed", "mlp")}
@@ -82,14 +85,33 @@ def assert_same(found, expected):
         np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+MESHES = {
+    "2x4": {"data": 2, "expert": 4},
+    "2x1": {"data": 2, "expert": 1},
+    "1x4": {"data": 1, "expert": 4},
+    "2x2x2": {"data": 2, "expert": 2, "model": 2},
+}
+
+
+# Each on the usual mesh; on others what splits differently there: rows in parts or whole, the
+# hidden width of gated experts, the tokens that an expert takes.
 @pytest.mark.parametrize(
-    "axes",
+    ("axes", "name"),
     [
-        {"data": 2, "expert": 4},
-        pytest.param({"data": 2, "expert": 1}, marks=pytest.mark.slow),
-        pytest.param({"data": 1, "expert": 4}, marks=pytest.mark.slow),
-        pytest.param({"data": 2, "expert": 2, "model": 2}, marks=pytest.mark.slow),
+        *((MESHES["2x4"], name) for name in OPTIONS),
+        *(
+            pytest.param(MESHES[axes], name, marks=pytest.mark.slow)
+            for axes, name in [
+                ("2x1", "rows"),
+                ("2x1", "expert choice by gathers"),
+                ("1x4", "limited rows"),
+                ("1x4", "three choices, gated"),
+                ("2x2x2", "three choices, gated"),
+                ("2x2x2", "expert choice by einsums"),
+                ("2x2x2", "rows"),
+                ("2x2x2", "limited rows"),
+            ]
+        ),
     ],
     ids=str,
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gshard_moe import (
+    Statistics,
     expert_choice,
     probabilities,
     statistics,
@@ -17,7 +18,7 @@ from gshard_moe import (
     top2,
     topk,
 )
-
+from gshard_moe.statistics import load_per_token
 
 # One compilation instead of one per operation.
 jit_probabilities = jax.jit(probabilities)
@@ -139,6 +140,37 @@ def test_tokens_with_many_experts_are_counted_together():
     logits = jnp.zeros((1, 3, 7))
     stats = jit_statistics(jit_expert_choice(logits, capacity=3), jit_probabilities(logits))
     np.testing.assert_array_equal(stats.reached_J, [0, 0, 0, 0, 3])
+
+
+def test_load_of_expert_choice_takes_no_more_memory_than_tokens_and_experts():
+    G, S, E, C = 1, 512, 4, 64
+    routing = jax.eval_shape(lambda x: expert_choice(x, capacity=C), jnp.zeros((G, S, E)))
+    compiled = jax.jit(load_per_token).lower(routing).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes <= 4 * G * S * E * 4
+
+
+def test_what_does_not_fit_is_refused():
+    routing = jit_top1(jnp.zeros((2, 3, 4)), capacity=1)
+    message = (
+        "statistics: probabilities have shape (2, 3, 5); give (2, 3, 4); "
+        "mask is float32[2, 3]; give bool[2, 3]"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        statistics(routing, jnp.zeros((2, 3, 5)), jnp.ones((2, 3)))
+
+
+def test_sums_of_other_numbers_of_experts_and_choices_are_not_added():
+    def zeros(E, K):
+        return Statistics(*map(jnp.zeros, ((), E, E, K, K, K + 1, (), ())))
+
+    message = (
+        "Statistics: shapes differ: load_E has (1,) and (4,); importance_E has (1,) and (4,); "
+        "add up those of layers with as many experts and choices, and keep others apart"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        zeros(1, 2) + zeros(4, 2)
+    with pytest.raises(ValueError, match=re.escape("chosen_K has (1,) and (2,)")):
+        zeros(4, 1) + zeros(4, 2)
 
 
 def naive_table(routing, labels, mask, num_labels):

@@ -6,12 +6,16 @@ same on one device and on thousands.
 Axes: B batch, L length, G groups, S tokens per group, M model width.
 """
 
+import numbers
+from typing import Any
+
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 
 def group(
     x_BLM: Float[Array, "B L M"],
-    mask_BL: Bool[Array, "B L"] | None,
+    mask_BL: Bool[Array, "B L"] | None = None,
     num_groups: int | None = None,
     *,
     group_size: int | None = None,
@@ -27,27 +31,22 @@ def group(
     Raises:
       ValueError: The tokens do not fall into equal groups so, or the mask does not fit.
     """
+    if x_BLM.ndim != 3:
+        raise ValueError(f"group: x has shape {x_BLM.shape}; give [batch, length, width]")
     batch, length, width = x_BLM.shape
-    tokens = batch * length
+    faults = _mask_faults(mask_BL, (batch, length))
     if (num_groups is None) == (group_size is None):
-        raise ValueError(
-            f"group: num_groups is {num_groups} and group_size is {group_size}; give one of them"
+        faults.append(
+            f"num_groups is {num_groups} and group_size is {group_size}; give one of them"
         )
-    if mask_BL is not None and mask_BL.shape != (batch, length):
-        raise ValueError(f"group: mask has shape {mask_BL.shape}; give {(batch, length)}")
-    if group_size is not None:
-        if group_size < 1 or tokens % group_size:
-            raise ValueError(
-                f"group: {tokens} tokens (batch {batch} x length {length}) do not fall into groups "
-                f"of {group_size}; give groups of {_near_divisors(tokens, group_size)}"
-            )
-        num_groups = tokens // group_size
-    assert num_groups is not None
-    if num_groups < 1 or tokens % num_groups:
-        raise ValueError(
-            f"group: {tokens} tokens (batch {batch} x length {length}) do not fall into "
-            f"{num_groups} equal groups; give {_near_divisors(tokens, num_groups)} groups"
-        )
+    elif group_size is None:
+        faults += _faults("{} equal groups", "{} groups", num_groups, batch, length)
+    else:
+        faults += _faults("groups of {}", "groups of {}", group_size, batch, length)
+    if faults:
+        raise ValueError(f"group: {'; '.join(faults)}")
+    tokens = batch * length
+    num_groups = num_groups if num_groups is not None else tokens // (group_size or 1)
     mask_GS = None if mask_BL is None else mask_BL.reshape(num_groups, -1)
     return x_BLM.reshape(num_groups, tokens // num_groups, width), mask_GS
 
@@ -65,6 +64,29 @@ def ungroup(x_GSM: Float[Array, "G S M"], batch_size: int) -> Float[Array, "B L 
             f"{batch_size} equal rows; give the batch size that was grouped"
         )
     return x_GSM.reshape(batch_size, groups * size // batch_size, width)
+
+
+def _mask_faults(mask_BL: Any, shape: tuple[int, int]) -> list[str]:
+    if mask_BL is None:
+        return []
+    if not hasattr(mask_BL, "dtype"):
+        return [f"mask is {mask_BL!r}; give bool{list(shape)} or None"]
+    if mask_BL.shape == shape and mask_BL.dtype == jnp.bool_:
+        return []
+    return [f"mask is {mask_BL.dtype}{list(mask_BL.shape)}; give bool{list(shape)}"]
+
+
+def _faults(what: str, give: str, given: Any, batch: int, length: int) -> list[str]:
+    """That the tokens do not fall into so many groups, or into groups of that size."""
+    tokens = batch * length
+    if not isinstance(given, numbers.Integral):
+        return [f"{what.format(given)}: {given!r} is no whole number; give an int"]
+    if given >= 1 and tokens % given == 0:
+        return []
+    return [
+        f"{tokens} tokens (batch {batch} x length {length}) do not fall into "
+        f"{what.format(given)}; give {give.format(_near_divisors(tokens, int(given)))}"
+    ]
 
 
 def _near_divisors(number: int, near: int) -> str:

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gshard_moe.statistics import mask_faults
+
 
 def balance_loss(
     probabilities_GSE: Float[Array, "G S E"],
@@ -23,7 +25,16 @@ def balance_loss(
       probabilities_GSE: Softmax of the router logits.
       first_expert_GS: First choice of each token.
       mask_GS: False for padding.
+
+    Raises:
+      ValueError: First choices or a mask that do not fit the probabilities, at once.
     """
+    shape, first = probabilities_GSE.shape[:2], first_expert_GS
+    faults = []
+    if first.shape != shape or not jnp.issubdtype(first.dtype, jnp.integer):
+        given = f"{first.dtype}{list(first.shape)}"
+        faults.append(f"first expert is {given}; give int32{list(shape)}")
+    _raise("balance_loss", faults + mask_faults(mask_GS, shape))
     E = probabilities_GSE.shape[-1]
     valid_GS1 = _weights(probabilities_GSE, mask_GS)[..., None]
     count_G = valid_GS1.sum((1, 2))
@@ -41,7 +52,11 @@ def router_z_loss(
     Args:
       logits_GSE: Router logits.
       mask_GS: False for padding.
+
+    Raises:
+      ValueError: A mask that does not fit the logits.
     """
+    _raise("router_z_loss", mask_faults(mask_GS, logits_GSE.shape[:2]))
     valid_GS = _weights(logits_GSE, mask_GS)
     # Before the logsumexp, so that its gradient is 0 too, whatever padding holds.
     logits_GSE = jnp.where(valid_GS[..., None] > 0, logits_GSE.astype(jnp.float32), 0.0)
@@ -52,3 +67,8 @@ def router_z_loss(
 def _weights(x_GSE: Array, mask_GS: Array | None) -> Float[Array, "G S"]:
     ones_GS = jnp.ones(x_GSE.shape[:2], jnp.float32)
     return ones_GS if mask_GS is None else mask_GS.astype(jnp.float32)
+
+
+def _raise(who: str, faults: list[str]) -> None:
+    if faults:
+        raise ValueError(f"{who}: {'; '.join(faults)}")

@@ -4,6 +4,7 @@ Axes: G groups, S tokens per group, E experts, K choices per token.
 """
 
 import dataclasses
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ from gshard_moe.routing import ExpertRouting, Routing
 
 # Experts of a token that are counted apart when experts choose, and a token may have any number.
 _MOST_COUNTED = 4
+
+_Sums = TypeVar("_Sums", "Statistics", "LabelStatistics")
 
 
 @jax.tree_util.register_dataclass
@@ -42,7 +45,7 @@ class Statistics:
     confidence: Float[Array, ""]
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        return jax.tree.map(jnp.add, self, other)
+        return _added(self, other)
 
 
 def statistics(
@@ -50,7 +53,22 @@ def statistics(
     probabilities_GSE: Float[Array, "G S E"],
     mask_GS: Bool[Array, "G S"] | None = None,
 ) -> Statistics:
-    """What this routing did; no gradient flows through it."""
+    """What this routing did; no gradient flows through it.
+
+    Args:
+      routing: What the layer's router decided.
+      probabilities_GSE: Softmax of the router logits.
+      mask_GS: False for padding.
+
+    Raises:
+      ValueError: Probabilities or a mask that do not fit the routing, at once.
+    """
+    faults = []
+    if probabilities_GSE.shape != (shape := (*_tokens(routing), routing.num_experts)):
+        faults.append(f"probabilities have shape {probabilities_GSE.shape}; give {shape}")
+    faults += mask_faults(mask_GS, _tokens(routing))
+    if faults:
+        raise ValueError(f"statistics: {'; '.join(faults)}")
     p_GSE = jax.lax.stop_gradient(probabilities_GSE)
     valid_GS = jnp.ones(p_GSE.shape[:2], bool) if mask_GS is None else mask_GS
     entropy_GS = -jnp.where(p_GSE > 0, p_GSE * jnp.log(jnp.maximum(p_GSE, 1e-38)), 0.0).sum(-1)
@@ -76,9 +94,40 @@ def load_per_token(routing: Routing | ExpertRouting) -> Float[Array, "G S E"]:
     if isinstance(routing, Routing):
         one_hot_GSKE = jax.nn.one_hot(routing.expert_GSK, routing.num_experts)
         return (one_hot_GSKE * routing.kept_GSK[..., None]).sum(2)
-    token_GECS = routing.token_GEC[..., None] == jnp.arange(routing.num_tokens)
-    taken_GES = (token_GECS & routing.kept_GEC[..., None]).any(2)
-    return taken_GES.swapaxes(1, 2).astype(jnp.float32)
+
+    def taken(token_C: Array, kept_C: Array) -> Array:
+        return jnp.zeros(routing.num_tokens).at[token_C].max(kept_C.astype(jnp.float32))
+
+    return jax.vmap(jax.vmap(taken))(routing.token_GEC, routing.kept_GEC).swapaxes(1, 2)
+
+
+def mask_faults(mask_GS: Array | None, shape: tuple[int, ...]) -> list[str]:
+    """What is wrong with a mask for tokens of this shape."""
+    if mask_GS is None or (mask_GS.shape == shape and mask_GS.dtype == jnp.bool_):
+        return []
+    return [f"mask is {mask_GS.dtype}{list(mask_GS.shape)}; give bool{list(shape)}"]
+
+
+def _tokens(routing: Routing | ExpertRouting) -> tuple[int, int]:
+    """G and S."""
+    if isinstance(routing, Routing):
+        return routing.expert_GSK.shape[:2]
+    return routing.token_GEC.shape[0], routing.num_tokens
+
+
+def _added(one: _Sums, other: _Sums) -> _Sums:
+    if type(one) is not type(other):
+        return NotImplemented
+    shapes = {
+        field.name: tuple(getattr(x, field.name).shape for x in (one, other))
+        for field in dataclasses.fields(one)
+    }
+    if faults := [f"{name} has {a} and {b}" for name, (a, b) in shapes.items() if a != b]:
+        raise ValueError(
+            f"{type(one).__name__}: shapes differ: {'; '.join(faults)}; add up those of layers "
+            "with as many experts and choices, and keep others apart"
+        )
+    return jax.tree.map(jnp.add, one, other)
 
 
 def _counts(routing: Routing | ExpertRouting, num_experts: int) -> list[Array]:
@@ -114,7 +163,7 @@ class LabelStatistics:
     dropped_N: Float[Array, " N"]
 
     def __add__(self, other: "LabelStatistics") -> "LabelStatistics":
-        return jax.tree.map(jnp.add, self, other)
+        return _added(self, other)
 
     @property
     def shares_NE(self) -> Float[Array, "N E"]:
@@ -166,8 +215,7 @@ def _check_labels(
         faults.append(f"labels have shape {labels_GS.shape}; give {shape}")
     if not jnp.issubdtype(labels_GS.dtype, jnp.integer):
         faults.append(f"labels are {labels_GS.dtype}; give integers")
-    if mask_GS is not None and (mask_GS.shape != shape or mask_GS.dtype != jnp.bool_):
-        faults.append(f"mask is {mask_GS.dtype}{list(mask_GS.shape)}; give bool{list(shape)}")
+    faults += mask_faults(mask_GS, shape)
     if faults:
         raise ValueError(f"statistics_by_label: {'; '.join(faults)}")
 
