@@ -16,6 +16,14 @@ jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_disable_most_optimizations", True)
 
 # Not the modules of pytrees: scan stacks their arrays, and jaxtyping would check them when rebuilt.
+# Tests drop on purpose; `test_arguments` has the warning.
+MEANT = "ignore:.*even a balanced router drops:UserWarning"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("filterwarnings", MEANT)
+
+
 CHECKED = ["capacity", "choosing", "dispatch", "expert_choice", "gating", "grouping", "links"]
 CHECKED += ["losses", "sorting"]
 with install_import_hook([f"gshard_moe.{name}" for name in CHECKED], "beartype.beartype"):

@@ -223,8 +223,8 @@ def test_wrong_inputs(x, mask, message):
 
 def test_training_without_a_key():
     message = (
-        "top2: second='random' draws a number per token and needs key=; "
-        "pass a key, or second='always' or 'never'"
+        "MoELayer: second_expert='random' draws a number per token and needs key=; "
+        "pass a key, or second_expert='always' or 'never'"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make()(jnp.ones((G, S, M)))

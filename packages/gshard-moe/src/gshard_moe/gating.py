@@ -150,9 +150,11 @@ def topk(
     return routing_of(experts, one_hots, in_choice_order(one_hots), gates, chosen, capacity)
 
 
-def topk_faults(k: int, weights: str, num_experts: int) -> list[str]:
+def topk_faults(k: object, weights: object, num_experts: int) -> list[str]:
     """What is wrong with these arguments of `topk`, one sentence each."""
     faults = []
+    if not isinstance(k, int) or isinstance(k, bool):
+        return [f"k is {k!r}; give a whole number from 1 to {num_experts}"]
     if not 1 <= k <= num_experts:
         faults.append(f"k is {k} of {num_experts} experts; give 1 to {num_experts}")
     if weights not in get_args(Weights):

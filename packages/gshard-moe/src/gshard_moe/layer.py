@@ -5,6 +5,7 @@ H hidden width.
 """
 
 import functools
+import math
 from typing import Literal, NamedTuple
 
 import jax
@@ -15,21 +16,31 @@ from jaxtyping import Array, Bool, Float, Int
 from gshard_annotate import annotate
 from gshard_moe.capacity import capacity
 from gshard_moe.exchange import Dispatch as Dispatch
-from gshard_moe.exchange import ExpertLoop, through_rows, through_slots
+from gshard_moe.exchange import ExpertLoop, rows_are_faster, through_rows, through_slots
 from gshard_moe.experts import Activation, Experts
 from gshard_moe.explicit import on_auto_axes
+from gshard_moe.finite import count_not_finite, stop_if_not_finite
 from gshard_moe.gating import SecondExpert, probabilities
-from gshard_moe.layer_faults import argument_faults, input_faults, raise_all
+from gshard_moe.layer_faults import (
+    argument_faults,
+    input_faults,
+    raise_all,
+    routing_faults,
+    warn_of_few_slots,
+)
 from gshard_moe.losses import balance_loss, router_z_loss
 from gshard_moe.output import MoEOutput as MoEOutput
 from gshard_moe.routers import Router, Top2
 from gshard_moe.routing import ExpertRouting, Routing
-from gshard_moe.statistics import statistics
+from gshard_moe.statistics import statistics, statistics_by_label
 
 # Fan-in of one expert, not of all together.
 _KERNEL_INIT = nnx.initializers.lecun_normal(batch_axis=(0,))
 _ROUTER_INIT = nnx.initializers.lecun_normal()
 _BIAS_INIT = nnx.initializers.zeros
+
+# Slots of a group that an evaluation pads up to where slots were asked for.
+_PADDED_SLOTS = 2**15
 
 # Logical names of the parameters, by shape.
 _AXES = {"EMH": ("expert", "embed", "mlp"), "EHM": ("expert", "mlp", "embed")}
@@ -44,6 +55,8 @@ class MoELayer(nnx.Module):
     or `jax.set_mesh` and split groups over (data, expert), experts over expert, so that the
     compiler exchanges tokens by two all-to-alls forward and two backward.
 
+    `eval()` and `train()` of any Flax module around set the attribute `deterministic`.
+
     Args:
       num_experts: E.
       embed: Model width M.
@@ -52,9 +65,11 @@ class MoELayer(nnx.Module):
         which drops nothing; "choices" for as many as the router makes choices (top-2: the paper's
         2S/E). With dispatch="sorted" the rows of the buffer per token, and no expert has a limit.
       eval_slots_per_token: The same when deterministic. None drops nothing: by S slots of each
-        expert, or by sorted rows where all those slots are more than `eval_padded_slots`. A router
+        expert, or by sorted rows, as `eval_padded_slots` says. A router
         that fills every slot (`ExpertChoice`) then has those of training.
-      eval_padded_slots: Most slots of a group, E * S, that an evaluation pads up to.
+      eval_padded_slots: Most slots of a group, E * S, that an evaluation without limit pads up to;
+        with more it sorts. None: with dispatch="auto" it sorts where that is faster, since slots
+        are more than twice the rows, and with "einsum" and "gather" from 2**15 slots on.
       router: How tokens find experts; None for `Top2` with the three arguments below.
       second_expert: "random" (probability 2 g2, as in the paper), "always" or "never".
       eval_second_expert: The same when deterministic.
@@ -62,7 +77,8 @@ class MoELayer(nnx.Module):
       causal: Whether the layer is in a decoder; to be said for routers that look at later tokens,
         which a decoder must not.
       jitter: Router inputs are multiplied with noise from 1 - jitter to 1 + jitter in training.
-      dispatch: "einsum", "gather", "sorted" (no limit per expert), or "auto": the fastest known.
+      dispatch: "einsum", by which a NaN or infinite token reaches its whole group, "gather",
+        "sorted" (no limit per expert), or "auto": the fastest known.
       experts: "batched" (one einsum), "one_by_one" (one device), or "auto": one by one on CPU.
       expert_parts: Parts of the experts that have their own rows, with dispatch="sorted" and a
         limit; a multiple of the devices that experts are split over.
@@ -70,7 +86,11 @@ class MoELayer(nnx.Module):
       activation: Between the two matrices: `jax.nn.relu`, `jax.nn.gelu`, `jax.nn.silu`.
       use_bias: Whether the matrices have biases.
       check_finite: Whether logits that are NaN or infinite stop the program with an error that
-        names the layer. For looking for them: each step then waits for the host.
+        names the layer. For looking for them on one device: each step then waits for the host. On
+        several, where the others would wait for the one that stopped, give the output of a step to
+        `raise_if_not_finite`.
+      min_slots: Fewest slots of an expert and group.
+      slots_multiple_of: What slots of an expert and group are rounded up to.
       name: What messages call the layer.
       dtype: Of the experts' computation and of the output. The router computes in float32.
       param_dtype: Of the parameters.
@@ -90,7 +110,7 @@ class MoELayer(nnx.Module):
         *,
         slots_per_token: float | Literal["choices"] | None = "choices",
         eval_slots_per_token: float | Literal["choices"] | None = None,
-        eval_padded_slots: int = 2**15,
+        eval_padded_slots: int | None = None,
         router: Router | None = None,
         second_expert: SecondExpert = "random",
         eval_second_expert: SecondExpert = "always",
@@ -104,6 +124,8 @@ class MoELayer(nnx.Module):
         activation: Activation = jax.nn.relu,
         use_bias: bool = False,
         check_finite: bool = False,
+        min_slots: int = 1,
+        slots_multiple_of: int = 1,
         name: str = "MoELayer",
         dtype: jnp.dtype = jnp.float32,
         param_dtype: jnp.dtype = jnp.float32,
@@ -116,20 +138,26 @@ class MoELayer(nnx.Module):
         self.second_expert: SecondExpert = second_expert
         self.eval_second_expert: SecondExpert = eval_second_expert
         self.burn_slots = burn_slots
-        self.routing = router or Top2(second_expert, eval_second_expert, burn_slots)
-        # Rows have no limit but the buffer's, which need not be one.
-        choices = None if dispatch == "sorted" else float(self.routing.choices)
-        self.slots_per_token = choices if slots_per_token == "choices" else slots_per_token
-        self.eval_slots_per_token = (
-            choices if eval_slots_per_token == "choices" else eval_slots_per_token
-        )
+        top2 = Top2(second_expert, eval_second_expert, burn_slots)
+        self.routing = top2 if router is None else router
+        self.min_slots, self.slots_multiple_of = min_slots, slots_multiple_of
         self.eval_padded_slots, self.expert_parts = eval_padded_slots, expert_parts
         self.dispatch: Dispatch = dispatch
         self.experts: ExpertLoop = experts
         self.causal = causal
         self.gated, self.activation, self.use_bias = gated, activation, use_bias
         self.jitter, self.check_finite, self.name, self.dtype = jitter, check_finite, name, dtype
-        raise_all(name, argument_faults(self, router, capacity_factor))
+        self.deterministic = False
+        slots = (slots_per_token, eval_slots_per_token)
+        raise_all(
+            name, argument_faults(self, router, slots, capacity_factor, (dtype, param_dtype), rngs)
+        )
+        # Rows have no limit but the buffer's, which need not be one.
+        choices = None if dispatch == "sorted" else float(self.routing.choices)
+        self.slots_per_token, self.eval_slots_per_token = (
+            choices if each == "choices" else each for each in slots
+        )
+        warn_of_few_slots(self)
         self._create(param_dtype, kernel_init, router_init, rngs)
 
     def _create(
@@ -162,8 +190,10 @@ class MoELayer(nnx.Module):
         mask_GS: Bool[Array, "G S"] | None = None,
         *,
         key: jax.Array | None = None,
-        deterministic: bool = False,
+        deterministic: bool | None = None,
         layer_index: Int[Array, ""] | int = 0,
+        labels_GS: Int[Array, "G S"] | None = None,
+        num_labels: int = 0,
     ) -> tuple[Float[Array, "G S M"], MoEOutput]:
         """The experts' weighted outputs, without residual, and what the router did.
 
@@ -172,20 +202,28 @@ class MoELayer(nnx.Module):
           mask_GS: False for padding: routed nowhere, output 0, in no loss or statistic.
           key: For the second expert's coin and for jitter; a function of it and of the token's
             place only.
-          deterministic: Evaluation: the `eval_` settings, no jitter.
+          deterministic: Evaluation: the `eval_` settings, no jitter. None for what `eval()` and
+            `train()` said last; False before that.
           layer_index: Which of several stacked layers this is, for messages.
+          labels_GS: A label of each token (a language, a task), 0 to `num_labels` - 1, for
+            `by_label` of the output; others count nowhere.
+          num_labels: How many labels there are.
         """
+        deterministic = self.deterministic if deterministic is None else deterministic
         jitter = 0.0 if deterministic else self.jitter
-        raise_all(self.name, input_faults(self, x_GSM, mask_GS, key, jitter))
+        raise_all(self.name, input_faults(self, x_GSM, mask_GS, key, deterministic))
         if mask_GS is not None:  # so that not even a NaN in padding reaches an expert or a loss
             x_GSM = jnp.where(mask_GS[..., None], x_GSM, 0)
         x_GSM = annotate(x_GSM, "group", "group_token", "act_embed")
         wi, wo, *others = (self._values(name) for name in ("wi", "wo", "gate", "bi", "bo", "bg"))
         assert wi is not None
         assert wo is not None
-        forward = functools.partial(self._forward, deterministic=deterministic, jitter=jitter)
+        forward = functools.partial(
+            self._forward, deterministic=deterministic, jitter=jitter, num_labels=num_labels
+        )
+        experts = Experts(wi, wo, *others)
         return on_auto_axes(
-            forward, self.router[...], Experts(wi, wo, *others), x_GSM, mask_GS, key, layer_index
+            forward, self.router[...], experts, x_GSM, mask_GS, key, layer_index, labels_GS
         )
 
     def _values(self, name: str) -> Array | None:
@@ -199,15 +237,18 @@ class MoELayer(nnx.Module):
         mask_GS: Array | None,
         key: jax.Array | None,
         layer_index: Array | int,
+        labels_GS: Array | None,
         *,
         deterministic: bool,
         jitter: float,
+        num_labels: int,
     ) -> tuple[Array, MoEOutput]:
         """What the layer does, as a function of arrays."""
         logits_GSE = _logits(x_GSM, router_ME, jitter, key)
+        non_finite = count_not_finite(logits_GSE)
         if self.check_finite:
-            self._check_finite(logits_GSE, layer_index)
-        plan = self._plan(x_GSM.shape[1], deterministic)
+            stop_if_not_finite(self.name, non_finite, logits_GSE.size, layer_index)
+        plan = self._plan(x_GSM.shape[0], x_GSM.shape[1], deterministic)
         routing = self.routing.route(
             logits_GSE,
             capacity=plan.capacity,
@@ -215,6 +256,7 @@ class MoELayer(nnx.Module):
             key=key,
             deterministic=deterministic,
         )
+        raise_all(self.name, routing_faults(self.routing, routing, plan.kind))
         experts = jax.tree.map(lambda w: w.astype(self.dtype), experts)
         x_GSM = x_GSM.astype(self.dtype)
         if plan.kind == "sorted":
@@ -237,37 +279,44 @@ class MoELayer(nnx.Module):
             balance_loss=_balance(p_GSE, routing, mask_GS),
             z_loss=router_z_loss(logits_GSE, mask_GS),
             statistics=statistics(routing, p_GSE, mask_GS),
-            batch_independent=plan.unlimited and self.routing.alone(deterministic=deterministic),
+            batch_independent=plan.unlimited
+            and plan.kind != "einsum"
+            and not jitter
+            and self.routing.alone(deterministic=deterministic),
+            non_finite=non_finite,
+            by_label=None
+            if labels_GS is None
+            else statistics_by_label(routing, labels_GS, num_labels, mask_GS),
         )
 
-    def _plan(self, group_size: int, deterministic: bool) -> "_Plan":
+    def _plan(self, groups: int, group_size: int, deterministic: bool) -> "_Plan":
         slots = self.eval_slots_per_token if deterministic else self.slots_per_token
         if slots is None and self.routing.sees_later_tokens:
             # It fills every slot there is: more of them drop nothing less and are another model.
             slots = self.slots_per_token
         # Gathers are the fastest on CPU, and by the compiler's estimate on TPU.
         kind = "gather" if self.dispatch == "auto" else self.dispatch
-        too_many = self.num_experts * group_size > self.eval_padded_slots
-        if deterministic and slots is None and too_many and not self.routing.sees_later_tokens:
+        unlimited = slots is None and not self.routing.sees_later_tokens
+        if deterministic and unlimited and self._sorts(groups, group_size):
             kind = "sorted"
         if kind == "sorted":
             return _Plan(kind, group_size, slots)
-        slots_of_each = capacity(group_size, self.num_experts, slots_per_token=slots)
+        slots_of_each = capacity(
+            group_size,
+            self.num_experts,
+            slots_per_token=slots,
+            minimum=self.min_slots,
+            multiple_of=self.slots_multiple_of,
+        )
         return _Plan(kind, slots_of_each, slots)
 
-    def _check_finite(self, logits_GSE: Array, layer_index: Array | int) -> None:
-        # Not checkify: JAX loses its checks in the gradient of a scan, and cannot differentiate
-        # custom gradients that went through it.
-        def stop(wrong: Array, layer: Array) -> None:
-            if wrong:
-                raise FloatingPointError(
-                    f"{self.name}: layer {layer}: {wrong} of {logits_GSE.size} router logits are "
-                    "NaN or infinite; look at what comes into this layer and at its router's "
-                    "weights"
-                )
-
-        wrong = (~jnp.isfinite(jax.lax.stop_gradient(logits_GSE))).sum()
-        jax.debug.callback(stop, wrong, jnp.asarray(layer_index))
+    def _sorts(self, groups: int, group_size: int) -> bool:
+        """Whether an evaluation without limit sorts."""
+        if self.eval_padded_slots is None and self.dispatch == "auto":
+            choices = math.ceil(self.routing.choices)
+            return rows_are_faster(groups, group_size, self.num_experts, choices)
+        most = _PADDED_SLOTS if self.eval_padded_slots is None else self.eval_padded_slots
+        return self.num_experts * group_size > most
 
 
 class _Plan(NamedTuple):

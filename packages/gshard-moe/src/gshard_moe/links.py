@@ -99,9 +99,14 @@ def take(x_GNM: Float[Array, "G N M"], index_GJ: Int[Array, "G J"]) -> Float[Arr
 def _weighted_sum(
     x_GLM: Float[Array, "G L M"], weight_GSK: Float[Array, "G S K"], links: Links
 ) -> Float[Array, "G S M"]:
-    weight_GSK = jnp.where(links.kept_GSK, weight_GSK, 0).astype(x_GLM.dtype)
+    weight_GSK = weight_GSK.astype(x_GLM.dtype)
+    # The product is masked and not the weight: a slot that is another token's may hold NaN.
     terms = (
-        take(x_GLM, links.slot_GSK[..., k]) * weight_GSK[..., k, None]
+        jnp.where(
+            links.kept_GSK[..., k, None],
+            take(x_GLM, links.slot_GSK[..., k]) * weight_GSK[..., k, None],
+            0,
+        )
         for k in range(weight_GSK.shape[-1])
     )
     return sum(terms, start=jnp.zeros((), x_GLM.dtype))

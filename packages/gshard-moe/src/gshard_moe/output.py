@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gshard_moe.statistics import Statistics
+from gshard_moe.statistics import LabelStatistics, Statistics
 
 Aggregation = Literal["mean", "sum"]
 
@@ -23,13 +23,18 @@ class MoEOutput:
       z_loss: Mean squared logsumexp of the router logits; ST-MoE weighs it with 0.001.
       statistics: Sums that add up over layers and steps.
       batch_independent: Whether the layer's settings make a token's output a function of that
-        token alone: nothing can be dropped, and no coin or comparison looks at others.
+        token alone: nothing can be dropped, no coin, noise or comparison looks at others, and
+        tokens are not sent by einsums, where NaN times 0 reaches the whole group.
+      non_finite: How many router logits were NaN or infinite: for `raise_if_not_finite`.
+      by_label: The table label x expert, where the layer was called with labels.
     """
 
     balance_loss: Float[Array, "*layers"]
     z_loss: Float[Array, "*layers"]
     statistics: Statistics
     batch_independent: bool = dataclasses.field(default=False, metadata={"static": True})
+    non_finite: Float[Array, "*layers"] = dataclasses.field(default_factory=lambda: jnp.zeros(()))
+    by_label: LabelStatistics | None = None
 
 
 def auxiliary_loss(

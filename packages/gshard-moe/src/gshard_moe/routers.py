@@ -70,11 +70,14 @@ class Top2:
         del num_experts  # with one expert the second choice is nothing
         allowed = get_args(SecondExpert)
         given = {"second_expert": self.second, "eval_second_expert": self.eval_second}
-        return [
+        faults = [
             f"{name} is {value!r}; give one of {', '.join(map(repr, allowed))}"
             for name, value in given.items()
             if value not in allowed
         ]
+        if not isinstance(self.burn_slots, bool):
+            faults.append(f"burn_slots is {self.burn_slots!r}; give True or False")
+        return faults
 
     def alone(self, *, deterministic: bool) -> bool:
         """Not with a coin, which is thrown by the token's place among the others."""
@@ -154,9 +157,9 @@ class ExpertChoice:
 
     def faults(self, num_experts: int) -> list[str]:
         """What is wrong with these arguments, one sentence each."""
-        if 0 < self.choices <= num_experts:
+        if isinstance(self.choices, int | float) and 0 < self.choices <= num_experts:
             return []
-        return [f"choices is {self.choices}; give more than 0 and at most {num_experts}"]
+        return [f"choices is {self.choices!r}; give more than 0 and at most {num_experts}"]
 
     def alone(self, *, deterministic: bool) -> bool:
         """Never: an expert compares tokens."""

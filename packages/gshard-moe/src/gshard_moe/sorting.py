@@ -75,8 +75,7 @@ def sort(
     tokens = G // D * S
     R = block_rows or _block_rows(tokens * K / E)
     most = _most_rows(tokens, min(K, E // X), X, slots_per_token)
-    # Each expert leaves at most R - 1 rows of its last block free, so that `most` always fit.
-    N = -(-(most + min(E // X, most) * (R - 1)) // R)
+    N = _num_blocks(most, E // X, R)
     given_GSK = routing.kept_GSK
     if slots_per_token is not None:
         routing = _within(routing, most, X, D)
@@ -101,6 +100,13 @@ def sort(
         links=links_of(row_GSK.reshape(D, tokens, K), X * N * R),
         block_rows=R,
     )
+
+
+def rows_without_limit(tokens: int, choices: int, experts: int, parts: int) -> int:
+    """Rows that `sort` has for a unit of so many tokens, all parts together."""
+    rows = _block_rows(tokens * choices / experts)
+    most = _most_rows(tokens, min(choices, experts // parts), parts, None)
+    return parts * rows * _num_blocks(most, experts // parts, rows)
 
 
 def dispatch_sorted(x_GSM: Float[Array, "G S M"], order: Sorted) -> Float[Array, "X D N R M"]:
@@ -149,6 +155,11 @@ def _most_rows(tokens: int, choices: int, parts: int, slots_per_token: float | N
     if slots_per_token is None:
         return most
     return min(most, round(slots_per_token * tokens / parts + 0.5 - 1e-9))
+
+
+def _num_blocks(most: int, experts: int, rows: int) -> int:
+    """So many that `most` rows fit: each expert leaves at most rows - 1 of its last block free."""
+    return -(-(most + min(experts, most) * (rows - 1)) // rows)
 
 
 def _within(routing: Routing, most: int, parts: int, units: int) -> Routing:
