@@ -117,6 +117,36 @@ def test_there_and_back():
     )
 
 
+def test_a_sequence_of_one_prefix_stacks_one_layer_there_and_back():
+    tensors = {"a." + name: tensor for name, tensor in WEIGHTS.items()}
+    config, options = CONFIGS["evaluation"], {"group_size": L, "prefix": ["a."]}
+    converted = from_switch_transformers(tensors, config, **options)
+    assert converted.parameters["wi"].shape == (1, E, M, H)
+    assert converted.layer().wi.out_sharding == ("layer", "expert", "embed", "mlp")
+    back = to_switch_transformers(converted.parameters, config, prefix=["a."])
+    assert back.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(back[name], tensor)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "message"),
+    [
+        ({"d_model": M}, {}, "config has no d_ff, num_experts; give them as config.json does"),
+        (
+            {"d_model": M, "d_ff": H, "num_experts": E, "expert_capacity": None},
+            {"group_size": -5, "prefix": []},
+            "prefix is []; give one for each layer; group_size is -5; give a whole number of "
+            "tokens, 1 or more; expert_capacity is None; give a whole number, 1 or more",
+        ),
+    ],
+)
+def test_sizes_that_are_none_are_refused_alone(config, options, message):
+    options = {"group_size": L} | options
+    with pytest.raises(ValueError, match=f"^{re.escape(f'from_switch_transformers: {message}')}$"):
+        from_switch_transformers(WEIGHTS, config, **options)
+
+
 def test_what_does_not_fit_is_refused():
     message = (
         "from_switch_transformers: evaluation would differ: expert_capacity=64 drops tokens of "

@@ -128,9 +128,27 @@ def test_noise_parts_the_experts_and_leaves_biases():
 def test_noise_on_the_router_alone():
     parameters = upcycle(dense_block(), E, key=KEY)
     noisy = add_noise(nnx.state(layer_of(parameters, TopK(1))), KEY, router_noise=0.5)
+    assert isinstance(noisy, nnx.State)
+    assert noisy["wi"].out_sharding == ("expert", "embed", "mlp")
     assert noisy.keys() == parameters.keys()
-    assert (noisy["router"] != parameters["router"]).all()
-    np.testing.assert_array_equal(noisy["wi"], parameters["wi"])
+    assert (noisy["router"][...] != parameters["router"]).all()
+    np.testing.assert_array_equal(noisy["wi"][...], parameters["wi"])
+
+
+def test_noise_that_cannot_be_added():
+    message = (
+        "add_noise: surplus scale; a layer has router, wi, wo, gate, bi, bo, bg; "
+        "noise is -1; give 0 or more"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        add_noise({"wi": jnp.ones((2, 3, 4)), "scale": jnp.ones(3)}, KEY, noise=-1)
+
+
+def test_a_number_of_experts_that_is_not_whole_leaves_the_next_call_alone():
+    message = "upcycle: num_experts is 3.0; give a whole number"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        upcycle(dense_block(), 3.0, key=KEY)  # pyright: ignore[reportArgumentType]
+    assert upcycle(dense_block(), 3, key=KEY)["wi"].shape == (3, M, H)
 
 
 def test_stacked_layers_are_upcycled_each_by_itself():

@@ -156,7 +156,9 @@ _ELSEWHERE: dict[str, Callable[[float, int, int, int], int]] = {
     "Tutel": lambda f, S, E, K: K * int(f * math.ceil(S / E)),
     "vmoe": lambda f, S, E, K: _up_to_4(math.ceil(K * S * f / E)),
 }
-_LEAST_ELSEWHERE = dict.fromkeys(("flaxformer", "lingvo", "praxis", "DeepSpeed", "vmoe"), 4)
+_LEAST_ELSEWHERE: dict[str, int] = dict.fromkeys(
+    ("flaxformer", "lingvo", "praxis", "DeepSpeed", "vmoe"), 4
+)
 
 
 def _elsewhere(slots: int, S: int, E: int, K: int, slots_per_token: float | None) -> list[str]:

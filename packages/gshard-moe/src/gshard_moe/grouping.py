@@ -6,10 +6,10 @@ same on one device and on thousands.
 Axes: B batch, L length, G groups, S tokens per group, M model width.
 """
 
-import numbers
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 
@@ -79,7 +79,7 @@ def _mask_faults(mask_BL: Any, shape: tuple[int, int]) -> list[str]:
 def _faults(what: str, give: str, given: Any, batch: int, length: int) -> list[str]:
     """That the tokens do not fall into so many groups, or into groups of that size."""
     tokens = batch * length
-    if not isinstance(given, numbers.Integral):
+    if not isinstance(given, (int, np.integer)):
         return [f"{what.format(given)}: {given!r} is no whole number; give an int"]
     if given >= 1 and tokens % given == 0:
         return []

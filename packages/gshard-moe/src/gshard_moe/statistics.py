@@ -111,7 +111,8 @@ def mask_faults(mask_GS: Array | None, shape: tuple[int, ...]) -> list[str]:
 def _tokens(routing: Routing | ExpertRouting) -> tuple[int, int]:
     """G and S."""
     if isinstance(routing, Routing):
-        return routing.expert_GSK.shape[:2]
+        G, S, _ = routing.expert_GSK.shape
+        return G, S
     return routing.token_GEC.shape[0], routing.num_tokens
 
 

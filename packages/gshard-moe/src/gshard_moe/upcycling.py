@@ -20,10 +20,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from gshard_moe.layer_faults import raise_all
-from gshard_moe.parameters import DENSE_AXES, arrays_of, parameter_faults
+from gshard_moe.parameters import AXES, DENSE_AXES, arrays_of, in_tree_of, parameter_faults
 
 
 def upcycle(
@@ -55,7 +56,10 @@ def upcycle(
     """
     arrays = arrays_of(dense)
     faults = parameter_faults(arrays, DENSE_AXES)
-    if num_experts < 1:
+    # Before JAX sees it: 3.0 is 3 to its caches, and would fail for both.
+    if not isinstance(num_experts, (int, np.integer)):
+        faults.append(f"num_experts is {num_experts!r}; give a whole number")
+    elif num_experts < 1:
         faults.append(f"num_experts is {num_experts}; give at least 1")
     given = {"router_std": router_std, "noise": noise}
     faults += [f"{name} is {value}; give 0 or more" for name, value in given.items() if value < 0]
@@ -74,17 +78,27 @@ def upcycle(
 
 def add_noise(
     parameters: Mapping[str, Any], key: jax.Array, *, noise: float = 0.0, router_noise: float = 0.0
-) -> dict[str, Array]:
+) -> Any:
     """The arrays with normal noise on the experts' matrices and on the router.
 
     Copies of an expert that see the same tokens stay copies; noise lets them part.
 
     Args:
-      parameters: A MoELayer's or only some of them; biases stay as they are.
+      parameters: A MoELayer's or only some of them, in a pure dict or an `nnx.State`, which comes
+        back as one; biases stay as they are.
       key: For all of them.
       noise: Standard deviation as a share of that of the matrix, each expert's and layer's own.
       router_noise: The same for the router.
+
+    Raises:
+      ValueError: Names that a MoELayer does not have, and negative noise, at once.
     """
+    unknown, given = set(parameters) - set(AXES), {"noise": noise, "router_noise": router_noise}
+    faults = []
+    if unknown:
+        faults.append(f"surplus {', '.join(sorted(unknown))}; a layer has {', '.join(AXES)}")
+    faults += [f"{name} is {n}; give 0 or more" for name, n in given.items() if not n >= 0]
+    raise_all("add_noise", faults)
     arrays = {name: jnp.asarray(array) for name, array in arrays_of(parameters).items()}
     shares = dict.fromkeys(("wi", "wo", "gate"), noise) | {"router": router_noise}
     for index, (name, share) in enumerate(shares.items()):
@@ -92,7 +106,7 @@ def add_noise(
             drawn = jax.random.normal(jax.random.fold_in(key, index), arrays[name].shape)
             added = share * arrays[name].std((-2, -1), keepdims=True) * drawn
             arrays[name] = arrays[name] + added.astype(arrays[name].dtype)
-    return arrays
+    return in_tree_of(parameters, arrays)
 
 
 def _copies(array: Any, axes: str, num_experts: int) -> Array:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from gshard_moe.experts import Activation
 
@@ -36,6 +37,22 @@ def activation_of(name: str) -> tuple[Activation, list[str]]:
         return _ACTIVATIONS[name], []
     known = ", ".join(map(repr, _ACTIVATIONS))
     return jax.nn.relu, [f"activation {name!r} is not known here; known are {known}"]
+
+
+def size_faults(group_size: int | None, capacity: int | None, *, fixed: bool) -> list[str]:
+    """Sizes that are no numbers of tokens; without `fixed` capacity may be None."""
+    faults = []
+    if group_size is not None and not _at_least_1(group_size):
+        faults.append(f"group_size is {group_size!r}; give a whole number of tokens, 1 or more")
+    if (fixed or capacity is not None) and not _at_least_1(capacity):
+        or_none = "" if fixed else ", or None"
+        faults.append(f"expert_capacity is {capacity!r}; give a whole number, 1 or more{or_none}")
+    return faults
+
+
+def _at_least_1(value: Any) -> bool:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and int(value) >= 1
 
 
 def slots_for(capacity: int, num_experts: int, group_size: int) -> float | None:

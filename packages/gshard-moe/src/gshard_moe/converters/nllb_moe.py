@@ -24,11 +24,12 @@ from gshard_moe.converters.configs import (
     bias_faults,
     dtype_differences,
     refused,
+    size_faults,
     slots_for,
     with_defaults,
 )
 from gshard_moe.converters.converted import ConversionReport, Converted, mapped
-from gshard_moe.converters.tensors import as_prefixes, block_faults, read
+from gshard_moe.converters.tensors import as_prefixes, block_faults, prefix_faults, read
 from gshard_moe.gating import SecondExpert
 from gshard_moe.layer_faults import raise_all
 from gshard_moe.parameters import arrays_of, parameter_faults
@@ -65,8 +66,8 @@ def from_nllb_moe(
     Args:
       tensors: A state dict: arrays, or tensors of torch.
       config: Values of `config.json`: d_model and num_experts, others where they are not defaults.
-      prefix: What the block's names start with, as "model.encoder.layers.3.ffn."; several for
-        parameters with a leading axis of layers.
+      prefix: What the block's names start with, as "model.encoder.layers.3.ffn."; a sequence, also
+        of one, for parameters with a leading axis of layers.
       group_size: Tokens of a batch, where expert_capacity counts: it is a number of tokens there.
       accept_differences: Whether settings without an equal are taken all the same, and reported.
 
@@ -76,18 +77,21 @@ def from_nllb_moe(
     values, faults = with_defaults(config, _NEEDED, _DEFAULTS)
     prefixes = as_prefixes(prefix)
     E, M, H = values["num_experts"], values["d_model"], _hidden_width(tensors, prefixes)
+    # Without sizes there are no shapes to compare with.
+    shapes = None if faults else _shapes(E, M, H, router_bias=values["router_bias"])
     for one in prefixes:
-        faults += block_faults(tensors, one, _shapes(E, M, H, router_bias=values["router_bias"]))
+        faults += block_faults(tensors, one, shapes)
+    faults += prefix_faults(prefix)
     settings, more, evaluation, training = _settings(values, group_size)
     faults += more + refused(evaluation, accepted=accept_differences)
     raise_all("from_nllb_moe", faults)
 
     scale, parameters, entries = 1 - values["moe_token_dropout"], {}, []
-    parameters["router"] = np.swapaxes(read(tensors, prefixes, "router.classifier.weight"), -1, -2)
+    parameters["router"] = np.swapaxes(read(tensors, prefix, "router.classifier.weight"), -1, -2)
     names = [one + "router.classifier.weight" for one in prefixes]
     entries.append(mapped("router", parameters["router"], names, "transposed"))
     for name, parameter in _EXPERT.items():
-        ours, change = _stack(tensors, prefixes, E, name, scale)
+        ours, change = _stack(tensors, prefix, E, name, scale)
         parameters[parameter] = ours
         names = [f"{one}experts.expert_{e}.{name}" for one in prefixes for e in range(E)]
         entries.append(mapped(parameter, ours, names, change))
@@ -115,7 +119,9 @@ def to_nllb_moe(
     sizes = {"E": values["num_experts"], "M": values["d_model"]}
     layers = 0 if isinstance(prefix, str) else len(prefixes)
     arrays = {name: np.asarray(array) for name, array in arrays_of(parameters).items()}
-    faults += parameter_faults(arrays, needed=needed, sizes=sizes, layers=layers)
+    faults += prefix_faults(prefix)
+    if not faults:
+        faults += parameter_faults(arrays, needed=needed, sizes=sizes, layers=layers)
     faults += bias_faults(values["router_bias"])
     raise_all("to_nllb_moe", faults)
     scale, tensors = 1 - values["moe_token_dropout"], {}
@@ -131,7 +137,7 @@ def to_nllb_moe(
 
 def _hidden_width(tensors: Mapping[str, Any], prefixes: Sequence[str]) -> int:
     """That of the first expert: encoder and decoder have one each in the configuration."""
-    first = tensors.get(f"{prefixes[0]}experts.expert_0.fc1.weight")
+    first = tensors.get(f"{''.join(prefixes[:1])}experts.expert_0.fc1.weight")
     return 1 if first is None else first.shape[0]
 
 
@@ -147,10 +153,10 @@ def _shapes(E: int, M: int, H: int, *, router_bias: bool) -> dict[str, tuple[int
 
 
 def _stack(
-    tensors: Mapping[str, Any], prefixes: Sequence[str], E: int, name: str, scale: float
+    tensors: Mapping[str, Any], prefix: str | Sequence[str], E: int, name: str, scale: float
 ) -> tuple[np.ndarray, str]:
     """One parameter of all experts, and what was done to its tensors."""
-    each = [read(tensors, prefixes, f"experts.expert_{e}.{name}") for e in range(E)]
+    each = [read(tensors, prefix, f"experts.expert_{e}.{name}") for e in range(E)]
     if name.endswith("weight"):
         stacked, change = np.stack([np.swapaxes(w, -1, -2) for w in each], -3), "each transposed"
     else:
@@ -172,13 +178,14 @@ def _settings(
         faults.append(f"second_expert_policy is {policy!r}; known are 'all', 'random', 'sampling'")
     if not 0 <= dropout < 1:
         faults.append(f"moe_token_dropout is {dropout}; give 0 or more and less than 1")
-    slots, of_capacity = _training_slots(values, group_size)
+    faults += (wrong := size_faults(group_size, values["expert_capacity"], fixed=False))
+    slots, of_capacity = (None, []) if wrong else _training_slots(values, group_size)
     fraction, eval_slots, of_evaluation = values["moe_eval_capacity_token_fraction"], None, []
     if fraction <= 0:
         eval_slots, of_evaluation = slots, of_capacity
     elif fraction < 1:
         eval_slots = fraction * values["num_experts"]
-        if group_size is not None:  # which decides the rounding
+        if group_size is not None and not wrong:  # which decides the rounding
             capacity = math.ceil(fraction * group_size)
             eval_slots = slots_for(capacity, values["num_experts"], group_size)
     always = dtype_differences(values["router_dtype"]) + _policy_differences(policy)

@@ -22,11 +22,12 @@ from gshard_moe.converters.configs import (
     bias_faults,
     dtype_differences,
     refused,
+    size_faults,
     slots_for,
     with_defaults,
 )
 from gshard_moe.converters.converted import ConversionReport, Converted, mapped
-from gshard_moe.converters.tensors import as_prefixes, block_faults, read
+from gshard_moe.converters.tensors import as_prefixes, block_faults, prefix_faults, read
 from gshard_moe.layer_faults import raise_all
 from gshard_moe.parameters import arrays_of, parameter_faults
 from gshard_moe.routers import TopK
@@ -57,8 +58,8 @@ def from_switch_transformers(
       tensors: A state dict: arrays, or tensors of torch.
       config: Values of `config.json`: d_model, d_ff and num_experts, others where they are not
         defaults.
-      prefix: What the block's names start with, as "encoder.block.1.layer.1.mlp."; several for
-        parameters with a leading axis of layers.
+      prefix: What the block's names start with, as "encoder.block.1.layer.1.mlp."; a sequence, also
+        of one, for parameters with a leading axis of layers.
       group_size: Tokens of a sequence, padding included: expert_capacity is a number of tokens.
       accept_differences: Whether settings without an equal are taken all the same, and reported.
 
@@ -68,18 +69,21 @@ def from_switch_transformers(
     values, faults = with_defaults(config, _NEEDED, _DEFAULTS)
     prefixes = as_prefixes(prefix)
     E, M, H = values["num_experts"], values["d_model"], values["d_ff"]
+    # Without sizes there are no shapes to compare with.
+    shapes = None if faults else _shapes(E, M, H, router_bias=values["router_bias"])
     for one in prefixes:
-        faults += block_faults(tensors, one, _shapes(E, M, H, router_bias=values["router_bias"]))
+        faults += block_faults(tensors, one, shapes)
+    faults += prefix_faults(prefix)
     settings, more, evaluation, training = _settings(values, group_size)
     faults += more + refused(evaluation, accepted=accept_differences)
     raise_all("from_switch_transformers", faults)
 
     parameters, entries = {}, []
-    parameters["router"] = np.swapaxes(read(tensors, prefixes, "router.classifier.weight"), -1, -2)
+    parameters["router"] = np.swapaxes(read(tensors, prefix, "router.classifier.weight"), -1, -2)
     names = [one + "router.classifier.weight" for one in prefixes]
     entries.append(mapped("router", parameters["router"], names, "transposed"))
     for parameter in ("wi", "wo"):
-        each = [read(tensors, prefixes, f"experts.expert_{e}.{parameter}.weight") for e in range(E)]
+        each = [read(tensors, prefix, f"experts.expert_{e}.{parameter}.weight") for e in range(E)]
         parameters[parameter] = np.stack([np.swapaxes(w, -1, -2) for w in each], -3)
         names = [
             f"{one}experts.expert_{e}.{parameter}.weight" for one in prefixes for e in range(E)
@@ -109,7 +113,9 @@ def to_switch_transformers(
     sizes = {"E": values["num_experts"], "M": values["d_model"], "H": values["d_ff"]}
     layers = 0 if isinstance(prefix, str) else len(prefixes)
     arrays = {name: np.asarray(array) for name, array in arrays_of(parameters).items()}
-    faults += parameter_faults(arrays, needed=needed, sizes=sizes, layers=layers)
+    faults += prefix_faults(prefix)
+    if not faults:
+        faults += parameter_faults(arrays, needed=needed, sizes=sizes, layers=layers)
     faults += bias_faults(values["router_bias"])
     raise_all("to_switch_transformers", faults)
     tensors = {}
@@ -140,7 +146,11 @@ def _settings(
     activation, faults = activation_of(values["dense_act_fn"])
     faults += bias_faults(values["router_bias"])
     capacity, slots, differences = values["expert_capacity"], None, []
-    if group_size is None:
+    wrong = size_faults(group_size, capacity, fixed=True)
+    faults += wrong
+    if wrong:
+        differences = []
+    elif group_size is None:
         differences = [
             f"expert_capacity={capacity} drops tokens of longer sequences, here nothing drops; "
             "give group_size for the same slots"

@@ -18,6 +18,11 @@ def as_prefixes(prefix: str | Sequence[str]) -> tuple[str, ...]:
     return (prefix,) if isinstance(prefix, str) else tuple(prefix)
 
 
+def prefix_faults(prefix: str | Sequence[str]) -> list[str]:
+    """That there is no prefix at all."""
+    return [] if len(as_prefixes(prefix)) else [f"prefix is {prefix!r}; give one for each layer"]
+
+
 def to_numpy(tensor: Any) -> np.ndarray:
     """A NumPy array of a tensor; bfloat16, which NumPy does not read from torch, as float32."""
     if hasattr(tensor, "detach"):  # torch's, which need not be installed
@@ -27,11 +32,13 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return np.asarray(tensor)
 
 
-def block_faults(tensors: Mapping[str, Any], prefix: str, shapes: Shapes) -> list[str]:
+def block_faults(tensors: Mapping[str, Any], prefix: str, shapes: Shapes | None) -> list[str]:
     """What is wrong with the tensors behind a prefix, one sentence for each kind."""
     found = {name.removeprefix(prefix): name for name in tensors if name.startswith(prefix)}
     if not found:
         return [f"no tensor starts with {prefix!r}; {_other_blocks(tensors)}"]
+    if shapes is None:  # not known
+        return []
     faults = []
     if missing := [prefix + name for name in shapes if name not in found]:
         faults.append(f"missing {grouped(missing)}")
@@ -44,10 +51,11 @@ def block_faults(tensors: Mapping[str, Any], prefix: str, shapes: Shapes) -> lis
     return faults
 
 
-def read(tensors: Mapping[str, Any], prefixes: Sequence[str], name: str) -> np.ndarray:
-    """The tensor of this name of each block, on a leading axis when there are several."""
-    arrays = [to_numpy(tensors[prefix + name]) for prefix in prefixes]
-    return arrays[0] if len(arrays) == 1 else np.stack(arrays)
+def read(tensors: Mapping[str, Any], prefix: str | Sequence[str], name: str) -> np.ndarray:
+    """The tensor of this name; of a sequence of prefixes each block's, on a leading axis."""
+    if isinstance(prefix, str):
+        return to_numpy(tensors[prefix + name])
+    return np.stack([to_numpy(tensors[one + name]) for one in prefix])
 
 
 def grouped(names: Iterable[str]) -> str:
