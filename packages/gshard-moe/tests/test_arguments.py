@@ -52,7 +52,7 @@ WRONG = [
         f"router is 'top2'; {GIVE_ROUTER}; jitter is 'no'; give 0 to 1, such as 0.01",
     ),
     ({"router": TopK}, f"router is <class 'gshard_moe.routers.TopK'>; {GIVE_ROUTER}"),
-    ({"router": TopK(*[2.5])}, "k is 2.5; give a whole number from 1 to 4"),
+    ({"router": TopK(2.5)}, "k is 2.5; give a whole number from 1 to 4"),  # pyright: ignore[reportArgumentType]
     ({"activation": "relu"}, "activation is 'relu'; give a function such as jax.nn.relu"),
     ({"name": 3}, "name is 3; give a string"),
     (
