@@ -1,7 +1,11 @@
 """The layer in a Linen model, through Flax's bridge: the same numbers, and shardings as named."""
 
+import functools
+import re
+
 import jax
 import numpy as np
+import pytest
 from flax import linen, nnx
 from jax.sharding import PartitionSpec
 
@@ -83,3 +87,12 @@ def test_parameters_carry_their_logical_names_into_linen(mesh):
     groups = sharding(("group",))
     arguments = (variables, *jax.device_put((x, mask), groups))
     expect_collectives(apply.lower(*arguments).compile(), {"all-to-all": 2, "all-gather": 0})
+
+
+def test_a_name_for_messages_comes_with_the_class(one_device):
+    named = functools.partial(MoELayer, name="encoder/experts")
+    experts = nnx.bridge.to_linen(named, num_experts=E, embed=M, mlp=H, name="experts")
+    message = "encoder/experts: x has shape (2, 3, 4); give [groups, tokens, 5]"
+    with rules_scope(DEFAULT_RULES, one_device), pytest.raises(ValueError) as caught:  # noqa: PT011
+        experts.init(jax.random.key(0), np.ones((2, 3, 4), np.float32), deterministic=True)
+    assert re.match(re.escape(message), str(caught.value))
