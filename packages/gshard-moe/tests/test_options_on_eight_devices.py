@@ -1,5 +1,7 @@
 """Routers, dropless rows and gated experts on several devices: the numbers of one device."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -166,7 +168,8 @@ def test_rows_are_exchanged_in_buffers_of_one_size(mesh):
 
 def test_evaluation_by_rows_on_eight_devices_is_that_by_slots(mesh):
     results = []
-    for options in ({}, {"eval_padded_slots": 1}):
+    every: list[dict[str, Any]] = [{}, {"eval_padded_slots": 1}]
+    for options in every:
         graph, params = nnx.split(MoELayer(E, M, H, rngs=nnx.Rngs(0), **options))
 
         @jax.jit
