@@ -69,6 +69,7 @@ PUBLIC = {
         "explain_capacity",
         "group",
         "probabilities",
+        "raise_if_not_finite",
         "router_z_loss",
         "sort",
         "statistics",

@@ -12,8 +12,7 @@ import pytest
 from flax import nnx
 
 from gshard_annotate import DEFAULT_RULES, rules_scope
-from gshard_moe import MoELayer, TopK
-from gshard_moe.finite import raise_if_not_finite
+from gshard_moe import MoELayer, TopK, raise_if_not_finite
 from gshard_moe.output import MoEOutput
 
 G, S, E, M, H = 8, 6, 4, 5, 7
@@ -69,7 +68,7 @@ jax.config.update("jax_num_cpu_devices", 8)
 from flax import nnx
 from gshard_annotate import DEFAULT_RULES, make_mesh, rules_scope
 from gshard_moe import MoELayer, TopK
-from gshard_moe.finite import raise_if_not_finite
+from gshard_moe import raise_if_not_finite
 layer = MoELayer(4, 5, 7, router=TopK(2), rngs=nnx.Rngs(0))
 mesh = make_mesh({"data": 2, "expert": 4})
 

@@ -9,6 +9,7 @@ from gshard_moe.dispatch import combine_gather as combine_gather
 from gshard_moe.dispatch import dispatch_einsum as dispatch_einsum
 from gshard_moe.dispatch import dispatch_gather as dispatch_gather
 from gshard_moe.expert_choice import expert_choice as expert_choice
+from gshard_moe.finite import raise_if_not_finite as raise_if_not_finite
 from gshard_moe.gating import probabilities as probabilities
 from gshard_moe.gating import top1 as top1
 from gshard_moe.gating import top2 as top2
