@@ -82,7 +82,7 @@ def split(
             "give one of them"
         )
     mesh = find_mesh("split", mesh)
-    if faults := dim_faults(x, [dim]):
+    if (mesh is None or mesh_axis is None) and (faults := dim_faults(x, [dim])):
         report_faults("split", faults)
         return x
     if mesh is None:
@@ -192,29 +192,44 @@ def _meaning(
 def _split(
     who: str, x: jax.Array, dims: Sequence[int], mesh_axes: Sequence[MeshAxes], mesh: AnyMesh
 ) -> jax.Array:
-    if faults := [
-        f"mesh axis {kind_of(each)} of dimension {dim} of x {describe(x)} is no name"
-        for dim, each in zip(dims, mesh_axes, strict=True)
-        if not isinstance(each, str | tuple | list | None)
-    ]:
+    over = tuple(tuple(each) if isinstance(each, list) else each for each in mesh_axes)
+    try:
+        faults, target = _split_target(who, x.shape, x.dtype, tuple(dims), over, mesh)
+    except TypeError:  # no answer is kept for what cannot be hashed; it is no name or number either
+        target, faults = (
+            None,
+            dim_faults(x, dims)
+            + [
+                f"mesh axis {kind_of(each)} of dimension {dim} of x {describe(x)} is no name"
+                for dim, each in zip(dims, over, strict=True)
+                if not isinstance(each, str | tuple | None)
+            ],
+        )
+    if target is None:
         report_faults(who, faults)
         return x
-    over = tuple(tuple(each) if isinstance(each, list) else each for each in mesh_axes)
-    label, axes = _split_meaning(who, x.ndim, tuple(dims), over)
-    return place(who, label, x, axes, mesh)
+    return place_at(who, x, target, mesh)
 
 
 @functools.lru_cache(maxsize=8192)
-def _split_meaning(
-    who: str, ndim: int, dims: tuple[int, ...], mesh_axes: tuple[MeshAxes, ...]
-) -> tuple[str, tuple[MeshAxes, ...]]:
-    axes: list[MeshAxes] = [None] * ndim
+def _split_target(
+    who: str,
+    shape: tuple[int, ...],
+    dtype: Any,
+    dims: tuple[int, ...],
+    mesh_axes: tuple[MeshAxes, ...],
+    mesh: AnyMesh,
+) -> tuple[list[str], Target | None]:
+    """What is wrong with the dimensions, or the target that they mean; found once, then kept."""
+    if faults := dim_faults(jax.ShapeDtypeStruct(shape, dtype), dims):
+        return faults, None
+    axes: list[MeshAxes] = [None] * len(shape)
     for dim, each in zip(dims, mesh_axes, strict=True):
         axes[dim] = each
-    marks = [
-        f"{dim}:{'+'.join(map(str, axes_tuple(each)))}" for dim, each in enumerate(axes) if each
-    ]
-    return f"{who}[{','.join(marks)}]", tuple(axes)
+    over_each = [(dim, axes_tuple(each)) for dim, each in enumerate(axes) if each]
+    marks = [f"{dim}:{'+'.join(map(str, names))}" for dim, names in over_each]
+    label = f"{who}[{','.join(marks)}]"
+    return [], find_target(label, shape, dtype, tuple(axes), mesh)
 
 
 def _need_lists(who: str, **given: Any) -> None:

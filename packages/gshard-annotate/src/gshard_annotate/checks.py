@@ -109,7 +109,7 @@ def _in_one(who: str, faults: Sequence[str]) -> str:
     return f"{who}: {len(faults)} faults:\n  " + "\n  ".join(faults)
 
 
-def dim_faults(x: jax.Array, dims: Sequence[int]) -> list[str]:
+def dim_faults(x: jax.Array | jax.ShapeDtypeStruct, dims: Sequence[int]) -> list[str]:
     """What is wrong with these as different dimensions of `x`."""
     if wrong := [dim for dim in dims if not isinstance(dim, int | np.integer)]:
         return [f"dimension {kind_of(dim)} is no integer" for dim in wrong]
