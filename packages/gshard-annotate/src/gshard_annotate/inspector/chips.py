@@ -188,10 +188,3 @@ def exchange_seconds(
     if kind in ("all-to-all", "ragged-all-to-all"):
         return num_bytes * max(*sides, 2) / 8 / chip.link_bandwidth
     return crossing / (2 * len(sides) * chip.link_bandwidth)
-
-
-def moved_bytes(kind: str, num_bytes: int, group: int) -> float:
-    """Bytes that leave one device in one exchange."""
-    if group <= 1 or kind == "collective-permute":
-        return float(num_bytes) if group > 1 else 0.0
-    return num_bytes * (group - 1) / group * (2 if kind == "all-reduce" else 1)
