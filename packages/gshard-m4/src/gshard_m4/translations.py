@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gshard_m4 import languages
+from gshard_m4.input_error import InputError
 
 MANIFEST = "manifest.json"
 _FIELDS = {"id": int, "source": str, "reference": str, "prediction": str, "truncated": bool}
@@ -20,12 +21,8 @@ _KINDS = {int: "a whole number", str: "a string", bool: "true or false", dict: "
 _MAX_LINES_NAMED = 5
 
 
-class TranslationsError(ValueError):
+class TranslationsError(InputError):
     """Every fault found in a folder of translations, one line each in `faults`."""
-
-    def __init__(self, faults: list[str]):
-        super().__init__("\n".join(faults))
-        self.faults = tuple(faults)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,16 @@
-"""The command line `gshard-m4`, also `python -m gshard_m4`.
-
-Every subcommand says what is wrong with its input on standard error, one fault a line, exits with
-code 2 and then leaves everything on disk as it was.
-"""
+"""`gshard-m4 evaluate`."""
 
 import argparse
-import shlex
-import sys
-from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gshard_m4.evaluate import MIN_PHRASES
+from gshard_m4.input_error import InputError
 
 if TYPE_CHECKING:
     from gshard_m4.scores import Scores, SplitScores
 
-_EVALUATE = """\
+DESCRIPTION = """\
 Scores translations into English per language and writes a report.
 
 Reads what decoding wrote: TRANSLATIONS/<split>/<task>.jsonl, one object a line with id, source,
@@ -31,53 +24,35 @@ Writes to OUTPUT, replacing an earlier report:
   scores.json   all numbers, averages and sacrebleu's signatures
   scores.csv    one row a split and language
 """
-_EVALUATE_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   gshard-m4 evaluate --translations=/tmp/model/translations --output=/tmp/model/report
   gshard-m4 evaluate --translations=/tmp/model/translations/test --output=/tmp/pairs-only
 """
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """The exit code of the command: 0, or 2 for input that cannot be used."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(given)
-    return options.command(options, shlex.join(["gshard-m4", *given]))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gshard-m4", description="The M4 task: translation of 102 languages into English."
-    )
-    parser.add_argument("--version", action="version", version=f"gshard-m4 {version('gshard-m4')}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    evaluate = commands.add_parser(
-        "evaluate",
-        help="score translations per language and write a report",
-        description=_EVALUATE,
-        epilog=_EVALUATE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    evaluate.add_argument(
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    parser.add_argument(
         "--translations", type=Path, required=True, help="folder of splits, or one split's folder"
     )
-    evaluate.add_argument("--output", type=Path, required=True, help="folder for the report")
-    evaluate.add_argument(
+    parser.add_argument("--output", type=Path, required=True, help="folder for the report")
+    parser.add_argument(
         "--min-phrases",
         type=int,
         default=MIN_PHRASES,
         metavar="N",
         help="languages with fewer phrases are averaged apart (default: %(default)s)",
     )
-    evaluate.set_defaults(command=_evaluate)
-    return parser
 
 
-def _evaluate(options: argparse.Namespace, command: str) -> int:
+def command(options: argparse.Namespace, command_line: str) -> int:
+    """Scores, writes the report and prints the summary."""
     from gshard_m4.evaluate import evaluate
     from gshard_m4.report import page
     from gshard_m4.scores import to_csv, to_json
-    from gshard_m4.translations import TranslationsError, read_translations
+    from gshard_m4.translations import read_translations
+    from gshard_m4.writing import write_all
 
     faults: list[str] = []
     if options.output.exists() and not options.output.is_dir():
@@ -85,43 +60,23 @@ def _evaluate(options: argparse.Namespace, command: str) -> int:
     splits = []
     try:
         splits = read_translations(options.translations)
-    except TranslationsError as error:
+    except InputError as error:
         faults.extend(error.faults)
     if faults:
-        return _refuse("evaluate", faults)
+        raise InputError(faults)
     scores = evaluate(splits, min_phrases=options.min_phrases)
     files = {
         "scores.json": to_json(scores),
         "scores.csv": to_csv(scores),
-        "report.html": page(scores, splits, command=command),
+        "report.html": page(scores, splits, command=command_line),
     }
     try:
-        _write(options.output, files)
+        write_all(options.output, files)
     except OSError as error:
-        return _refuse("evaluate", [f"cannot write to --output={options.output}: {error}"])
+        raise InputError([f"cannot write to --output={options.output}: {error}"]) from None
     print(_summary(scores))
     print(f"report: {options.output / 'report.html'}")
     return 0
-
-
-def _refuse(command: str, faults: Sequence[str]) -> int:
-    for fault in faults:
-        print(f"gshard-m4 {command}: {fault}", file=sys.stderr)
-    return 2
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    """Writes every file beside its place, then moves all there: no half-written report."""
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = {name: folder / f".{name}.partial" for name in files}
-    try:
-        for name, text in files.items():
-            beside[name].write_text(text, encoding="utf-8", newline="\n")
-        for name, path in beside.items():
-            path.replace(folder / name)
-    finally:
-        for path in beside.values():
-            path.unlink(missing_ok=True)
 
 
 def _summary(scores: "Scores") -> str:
