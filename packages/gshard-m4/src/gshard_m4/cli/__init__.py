@@ -2,8 +2,8 @@
 
 Every command is a module here with `DESCRIPTION`, `EXAMPLES`, `add_arguments(parser)` and
 `command(options, command_line)`, which returns the exit code. Only the module of the command that
-was asked for is imported. Input that cannot be used ends in `gshard_m4.input_error.InputError`: one fault a
-line on standard error and exit code 2, with everything on disk as it was.
+was asked for is imported. Input that cannot be used ends in an `InputError`: one fault a line on
+standard error and exit code 2, with everything on disk as it was.
 """
 
 import argparse
