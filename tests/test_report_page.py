@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from gshard_m4.evaluate import evaluate
+from gshard_m4.evaluation.evaluate import evaluate
+from gshard_m4.evaluation.translations import Split, Task, Translation
 from gshard_m4.languages import find
 from gshard_m4.report import page
-from gshard_m4.translations import Split, Task, Translation
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 
-from gshard_m4.evaluate import evaluate
-from gshard_m4.translations import read_translations
+from gshard_m4.evaluation.evaluate import evaluate
+from gshard_m4.evaluation.translations import read_translations
 
 WORDS = ["the", "red", "rose", "is", "not", "a", "“flag”", "dog,", "well-known", "1,000", "déjà"]
 

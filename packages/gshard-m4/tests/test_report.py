@@ -3,10 +3,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gshard_m4.evaluate import evaluate
+from gshard_m4.evaluation.evaluate import evaluate
+from gshard_m4.evaluation.translations import read_translations
 from gshard_m4.report import page
 from gshard_m4.report_examples import spread
-from gshard_m4.translations import read_translations
 
 VOID = {"meta", "link", "input", "br"}
 

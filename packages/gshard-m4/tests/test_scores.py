@@ -5,9 +5,9 @@ from importlib.metadata import version
 
 import pytest
 
-from gshard_m4.evaluate import evaluate
-from gshard_m4.scores import best_and_worst, to_csv, to_json
-from gshard_m4.translations import read_translations
+from gshard_m4.evaluation.evaluate import evaluate
+from gshard_m4.evaluation.scores import best_and_worst, to_csv, to_json
+from gshard_m4.evaluation.translations import read_translations
 
 CODES = ["af", "am", "ar", "de", "el", "es", "fr", "he", "hi", "it", "ja", "ko", "yo"]
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gshard_m4.translations import TranslationsError, read_translations, task_language
+from gshard_m4.evaluation.translations import TranslationsError, read_translations, task_language
 
 ROWS = [("Hund", "dog", "dog"), ("rote Rose", "red rose", "rose", True), ("Apfel", "apple", "")]
 

@@ -12,10 +12,10 @@ from importlib import resources
 from importlib.metadata import version
 from typing import Any
 
+from gshard_m4.evaluation.scores import Scores
+from gshard_m4.evaluation.translations import Split
 from gshard_m4.report_examples import across_ranking, by_language
 from gshard_m4.report_scores import split_section
-from gshard_m4.scores import Scores
-from gshard_m4.translations import Split
 
 _METRIC_NAMES = {"chrfpp": "chrF++", "bleu": "BLEU"}
 

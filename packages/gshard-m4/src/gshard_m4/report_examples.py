@@ -6,11 +6,11 @@ Examples are taken evenly through a task's file, never chosen by how good they a
 from collections.abc import Sequence
 from html import escape
 
-from gshard_m4.evaluate import is_copied, is_exact
+from gshard_m4.evaluation.evaluate import is_copied, is_exact
+from gshard_m4.evaluation.scores import Scores, SplitScores
+from gshard_m4.evaluation.translations import Split, Task, Translation
 from gshard_m4.languages import Language
 from gshard_m4.report_scores import anchor, find_words, percent
-from gshard_m4.scores import Scores, SplitScores
-from gshard_m4.translations import Split, Task, Translation
 
 EXAMPLES_PER_LANGUAGE = 8
 _EXAMPLES_ACROSS = 12

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from gshard_m4.scores import (
+from gshard_m4.evaluation.scores import (
     SHORT_FOR_BLEU,
     LanguageScores,
     Macro,

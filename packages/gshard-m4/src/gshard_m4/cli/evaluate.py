@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gshard_m4.evaluate import MIN_PHRASES
+from gshard_m4.evaluation.evaluate import MIN_PHRASES
 from gshard_m4.input_error import InputError
 
 if TYPE_CHECKING:
-    from gshard_m4.scores import Scores, SplitScores
+    from gshard_m4.evaluation.scores import Scores, SplitScores
 
 DESCRIPTION = """\
 Scores translations into English per language and writes a report.
@@ -48,10 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(options: argparse.Namespace, command_line: str) -> int:
     """Scores, writes the report and prints the summary."""
-    from gshard_m4.evaluate import evaluate
+    from gshard_m4.evaluation.evaluate import evaluate
+    from gshard_m4.evaluation.scores import to_csv, to_json
+    from gshard_m4.evaluation.translations import read_translations
     from gshard_m4.report import page
-    from gshard_m4.scores import to_csv, to_json
-    from gshard_m4.translations import read_translations
     from gshard_m4.writing import write_all
 
     faults: list[str] = []
@@ -84,7 +84,7 @@ def _summary(scores: "Scores") -> str:
 
 
 def _split_summary(split: "SplitScores", scores: "Scores") -> list[str]:
-    from gshard_m4.scores import SHORT_FOR_BLEU, best_and_worst
+    from gshard_m4.evaluation.scores import SHORT_FOR_BLEU, best_and_worst
 
     lines = [f"{split.title} ({split.name}), checkpoint step {split.checkpoint_step}"]
     kinds = [("", split.macro), (f", fewer than {scores.min_phrases} phrases", split.macro_few)]

@@ -7,8 +7,8 @@ The numbers are sacrebleu's own for the raw strings: BLEU with the 13a tokenizer
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gshard_m4.scores import LanguageScores, Scores, SplitScores, macro
-from gshard_m4.translations import Split, Task, Translation
+from gshard_m4.evaluation.scores import LanguageScores, Scores, SplitScores, macro
+from gshard_m4.evaluation.translations import Split, Task, Translation
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
