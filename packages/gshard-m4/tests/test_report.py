@@ -6,7 +6,7 @@ import pytest
 from gshard_m4.evaluation.evaluate import evaluate
 from gshard_m4.evaluation.translations import read_translations
 from gshard_m4.report import page
-from gshard_m4.report_examples import spread
+from gshard_m4.report.examples import spread
 
 VOID = {"meta", "link", "input", "br"}
 

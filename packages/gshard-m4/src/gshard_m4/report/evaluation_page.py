@@ -1,6 +1,6 @@
 """The report of an evaluation: one HTML page that needs nothing beside itself.
 
-The page is readable without scripts; `page/report.js` adds sorting and filtering. Every piece of
+The page is readable without scripts; `assets/report.js` adds sorting and filtering. Every piece of
 text that comes from translations or a manifest passes through `html.escape`.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 
 from gshard_m4.evaluation.scores import Scores
 from gshard_m4.evaluation.translations import Split
-from gshard_m4.report_examples import across_ranking, by_language
-from gshard_m4.report_scores import split_section
+from gshard_m4.report.examples import across_ranking, by_language
+from gshard_m4.report.sections import split_section
 
 _METRIC_NAMES = {"chrfpp": "chrF++", "bleu": "BLEU"}
 
@@ -40,7 +40,7 @@ def page(scores: Scores, splits: Sequence[Split], *, command: str) -> str:
         "</section>",
         _how_made(scores, command),
     ]
-    folder = resources.files("gshard_m4") / "page"
+    folder = resources.files("gshard_m4.report") / "assets"
     parts = {"css": "report.css", "js": "report.js"}
     texts = {key: (folder / name).read_text("utf-8") for key, name in parts.items()}
     template = string.Template((folder / "report.html").read_text("utf-8"))

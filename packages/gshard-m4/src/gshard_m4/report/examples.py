@@ -10,7 +10,7 @@ from gshard_m4.evaluation.evaluate import is_copied, is_exact
 from gshard_m4.evaluation.scores import Scores, SplitScores
 from gshard_m4.evaluation.translations import Split, Task, Translation
 from gshard_m4.languages import Language
-from gshard_m4.report_scores import anchor, find_words, percent
+from gshard_m4.report.sections import anchor, find_words, percent
 
 EXAMPLES_PER_LANGUAGE = 8
 _EXAMPLES_ACROSS = 12
