@@ -4,7 +4,9 @@ import pytest
 
 from gshard_m4.corpus import SPLITS
 from gshard_m4.sample.corpus import corpus
-from gshard_m4.vocabulary import EOS, PAD, UNK, Vocabulary, normalize, train
+from gshard_m4.vocabulary import EOS, PAD, UNK, Vocabulary, normalize, tag, train
+
+TEXTS = [f"{a} {b} arrow" for a in ("red", "green", "left") for b in ("up", "down", "heart")]
 
 
 @pytest.fixture(scope="module")
@@ -59,21 +61,70 @@ def test_characters_that_training_never_saw_become_bytes(source):
 
 
 def test_a_trained_model_has_the_size_and_ids_that_were_asked_for(tmp_path):
-    texts = [f"{a} {b} arrow" for a in ("red", "green", "left") for b in ("up", "down", "heart")]
-    train(texts, tmp_path / "x.model", size=23, character_coverage=1.0, required_chars="z")
+    train(TEXTS, tmp_path / "x.model", size=23, character_coverage=1.0, required_chars="z")
     vocabulary = Vocabulary(tmp_path / "x.model")
     assert vocabulary.size == 23
     assert vocabulary.decode(vocabulary.encode_batch(["green zed arrow"])[0]) == "green zed arrow"
+    assert vocabulary.byte_ids == set()
 
 
-def test_too_few_texts_for_a_size_are_refused_and_leave_the_old_file(tmp_path):
+def test_tags_are_pieces_of_their_own_wherever_they_stand(tmp_path):
+    tags = [tag("de"), tag("sr_Latn")]
+    assert tags == ["<2de>", "<2sr_Latn>"]
+    train(TEXTS, tmp_path / "x.model", size=24, character_coverage=1.0, user_defined_symbols=tags)
+    vocabulary = Vocabulary(tmp_path / "x.model")
+    with_tag, without = vocabulary.encode_batch(["<2sr_Latn> red heart", "red heart"])
+    assert with_tag[1:] == [4, *without]
+    assert [vocabulary.has_piece(piece) for piece in (*tags, "<2fr>")] == [True, True, False]
+    assert vocabulary.decode(with_tag) == "<2sr_Latn> red heart"
+
+
+def test_the_same_texts_give_the_same_model(tmp_path):
+    for name in ("a", "b"):
+        train(iter(TEXTS), tmp_path / name, size=22, character_coverage=1.0)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_text_of_any_length_is_learnt_from(tmp_path):
+    train([*TEXTS, "§" * 5000], tmp_path / "x.model", size=24, character_coverage=1.0)
+    assert UNK not in Vocabulary(tmp_path / "x.model").encode_batch(["§"])[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "fault"),
+    [
+        (
+            ["left arrow"],
+            {"size": 500},
+            "cannot learn 500 pieces from 1 text: the largest size that this text gives is 12",
+        ),
+        (
+            TEXTS,
+            {"size": 100, "byte_fallback": True},
+            "cannot learn 100 pieces from 9 texts: its characters alone take 274; use at least that"
+            " size, or a lower character coverage",
+        ),
+        ([], {"size": 9}, "cannot learn 9 pieces from 0 texts: there is nothing to learn from"),
+    ],
+)
+def test_a_size_that_does_not_fit_the_text_is_refused_and_leaves_the_old_file(
+    tmp_path, texts, options, fault
+):
     path = tmp_path / "x.model"
     path.write_bytes(b"old")
-    with pytest.raises(
-        ValueError, match=r"^vocabulary: cannot learn 500 pieces from 1 text \(.*\)$"
-    ):
-        train(["left arrow"], path, size=500)
+    with pytest.raises(ValueError, match=f"^vocabulary: {re.escape(fault)}$"):
+        train(texts, path, **options)
     assert path.read_bytes() == b"old"
+
+
+def test_an_error_of_the_texts_is_not_taken_for_one_of_learning(tmp_path):
+    def texts():
+        yield "left arrow"
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match=r"^disk$"):
+        train(texts(), tmp_path / "x.model", size=9)
+    assert not (tmp_path / "x.model").exists()
 
 
 def test_missing_and_broken_files_are_named(tmp_path):

@@ -1,27 +1,27 @@
-"""SentencePiece vocabularies: ids of text and back. Pad is 0, end of sentence 1, unknown 2."""
+"""A SentencePiece model: ids of text and back. Pad is 0, end of sentence 1, unknown 2."""
 
-import io
+import functools
 import pathlib
 from collections.abc import Iterable, Sequence
-
-import sentencepiece
 
 PAD, EOS, UNK = 0, 1, 2
 
 # All that a model does to text before it cuts it: other spaces and the old Ethiopic word separator
 # become a space, U+2010 a hyphen; zero-width space, soft hyphen, byte order mark and bidirectional
 # controls go. Joiners (U+200C, U+200D) are spelling, and case is meaning: they stay.
-_SPACES = "\u00a0\u1361\u2007\u2009\u202f\u3000"
-_INVISIBLE = (
+SPACES = "\u00a0\u1361\u2007\u2009\u202f\u3000"
+INVISIBLE = (
     "\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )
-_RULES = dict.fromkeys(_SPACES, " ") | dict.fromkeys(_INVISIBLE, "") | {"\u2010": "-"}
+RULES = dict.fromkeys(SPACES, " ") | dict.fromkeys(INVISIBLE, "") | {"\u2010": "-"}
 
 
 class Vocabulary:
     """A SentencePiece model that is read once and encodes many texts at a time."""
 
     def __init__(self, path: str | pathlib.Path):
+        import sentencepiece
+
         self.path = pathlib.Path(path)
         if not self.path.is_file():
             raise FileNotFoundError(
@@ -46,6 +46,10 @@ class Vocabulary:
         """Number of pieces."""
         return self._model.get_piece_size()
 
+    def has_piece(self, piece: str) -> bool:
+        """Whether the model has exactly this piece, such as the tag `<2de>`."""
+        return self._model.piece_to_id(piece) != UNK
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, without end of sentence, on the calling thread."""
         return self._model.encode(list(texts), num_threads=1)
@@ -60,47 +64,20 @@ class Vocabulary:
                 kept.append(i)
         return self._model.decode(kept)
 
+    @functools.cached_property
+    def byte_ids(self) -> frozenset[int]:
+        """The pieces that are one byte of a character that has no piece of its own."""
+        return frozenset(i for i in range(self.size) if self._model.is_byte(i))
+
 
 def normalize(text: str) -> str:
     """Text as a model of `train` sees it: single plain spaces, nothing invisible."""
-    return " ".join(text.translate(str.maketrans(_RULES)).split())
+    return " ".join(text.translate(_TABLE).split())
 
 
-def train(
-    texts: Iterable[str],
-    path: str | pathlib.Path,
-    *,
-    size: int,
-    character_coverage: float = 0.9995,
-    byte_fallback: bool = False,
-    required_chars: str = "",
-) -> None:
-    """Writes a unigram SentencePiece model of `size` pieces, learnt from texts, to path.
+def tag(language: str) -> str:
+    """The piece that says which language a text is in, `<2de>` (as MADLAD-400 writes targets)."""
+    return f"<2{language}>"
 
-    Digits are split. Characters beyond `character_coverage` become bytes with `byte_fallback`, and
-    unknown without.
-    """
-    texts = list(texts)
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(texts),
-            model_writer=model,
-            vocab_size=size,
-            model_type="unigram",
-            character_coverage=character_coverage,
-            byte_fallback=byte_fallback,
-            required_chars=required_chars,
-            normalizer=sentencepiece.SentencePieceNormalizer(norm_map=list(_RULES.items())),
-            split_digits=True,
-            pad_id=PAD,
-            eos_id=EOS,
-            unk_id=UNK,
-            bos_id=-1,
-            num_threads=2,
-            minloglevel=1,
-        )
-    except RuntimeError as error:
-        count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
-        raise ValueError(f"vocabulary: cannot learn {size} pieces from {count} ({error})") from None
-    pathlib.Path(path).write_bytes(model.getvalue())
+
+_TABLE = str.maketrans(RULES)
