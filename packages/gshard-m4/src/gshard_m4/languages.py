@@ -4,182 +4,229 @@ Codes are those of Unicode CLDR: M4's `iw`, `jw` and `tl` are `he`, `jv` and `fi
 `no` (its text is Bokmål), and `zh` is Chinese in simplified characters. Every other code for the
 same language in the same script is an alias: ISO 639-1, 639-2 and 639-3, members of macrolanguages
 that stand for the whole (`arb`, `pes`, `zsm`), FLORES (`zho_Hans`), NTREX (`fra-CA`), MADLAD
-(`<2de>`), gettext and BCP-47 tags with a region.
+(`<2de>`), gettext (`de_AT.UTF-8`, `ca@valencia`), MediaWiki (`sr-ec`), tags with a region.
+
+Kept apart are a language in another script or orthography (`zh_Hant`, `sr_Latn`, `be_tarask`; found
+with `variants=True`, as entries of their own) and the languages outside M4 that public sets have
+(`OTHER_LANGUAGES`; found with `others=True`). Commands take both with `--any-language`.
+
+Resource bands are M4's 25 high, 52 middle and 25 low by rank (Arivazhagan et al., arXiv
+1907.05019), ranked by size in mC4, since M4's own sizes are not published.
 """
 
 import dataclasses
 import difflib
 import re
+from typing import Literal
 
-ENGLISH = "en"
+from gshard_m4.languages_others import OTHERS
+from gshard_m4.languages_table import FAMILIES, M4
+from gshard_m4.scripts import KNOWN as _KNOWN_SCRIPTS
+
+Band = Literal["high", "mid", "low"]
+BANDS: tuple[Band, ...] = ("high", "mid", "low")
+BAND_SIZES = {"high": 25, "mid": 52, "low": 25}
+"""How many languages are in each band, from the largest down (arXiv 1907.05019)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """A language of M4: code, English name, script (ISO 15924) and other codes for it."""
+    """A language: code, English name, script (ISO 15924), other codes for it, family and size.
+
+    `mc4_tokens` is the size in billions of tokens, None where it is not known; `band` is None
+    outside M4 and for another script of one of its languages.
+    """
 
     code: str
     name: str
     script: str
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    family: str = ""
+    branch: str = ""
+    mc4_tokens: float | None = None
+    band: Band | None = None
 
 
-def find(code: str) -> Language:
+def find(code: str, *, variants: bool = False, others: bool = False) -> Language:
     """The language that a code, alias, tag or English name stands for.
 
+    Args:
+        code: as it is found in the wild.
+        variants: also another script or orthography of a language, with a code such as `zh_Hant`.
+        others: also the languages outside M4 in `OTHER_LANGUAGES`.
+
     Raises:
-        ValueError: for an unknown code (with the nearest names), and for a known language in
-            another script than M4's, such as `zh_Hant` or `srp_Latn`.
+        ValueError: for an unknown code (with the nearest names), for English, and, unless asked
+            for, for another script than the language's own and for a language outside M4.
     """
-    if code.casefold() in _BY_NAME:
-        return _BY_NAME[code.casefold()]
-    tag = code[2:-1] if code.startswith("<2") and code.endswith(">") else code
-    stem, *subtags = re.split("[-_@]", tag.casefold())
-    language = _BY_ALIAS.get(stem)
-    scripts = [_script(stem, subtag) for subtag in subtags]
-    if language is None or None in scripts:
-        raise ValueError(_unknown(code))
-    for script in filter(None, scripts):
-        if script != language.script:
-            raise ValueError(
-                f"language {code!r} is {language.name} in the script {script}; M4's"
-                f" {language.code!r} is written in {language.script}: keep the two apart"
-            )
+    named = _BY_NAME.get(code.casefold()) or _OTHER_BY_NAME.get(code.casefold())
+    language, script, orthography = (named, "", "") if named else _parse(code)
+    if language is None:
+        raise ValueError(_unknown(code, others=others))
+    if language is _ENGLISH:
+        raise ValueError(f"language {code!r} is English, which all are translated into")
+    if language.band is None and not others:
+        raise ValueError(
+            f"language {code!r} is {language.name}, not one of M4's {len(LANGUAGES)};"
+            " --any-language (others=True) takes it all the same"
+        )
+    if script and script != language.script:
+        if variants:
+            return _variant(language, script, f"script {script}", script)
+        raise ValueError(
+            f"language {code!r} is {language.name} in the script {script}; {_owner(language)}"
+            f" is written in {language.script}: keep the two apart"
+        )
+    if orthography and not variants:
+        raise ValueError(
+            f"language {code!r} is {language.name} in the orthography {orthography}, which"
+            f" {_owner(language)} is not: keep the two apart"
+        )
+    if orthography:
+        return _variant(language, orthography, f"orthography {orthography}", language.script)
     return language
 
 
-def _script(stem: str, subtag: str) -> str | None:
-    """The script that a subtag names, '' for a region, None for what is neither."""
-    if subtag in _SCRIPTS:
-        return _SCRIPTS[subtag]
-    if _BY_ALIAS.get(stem) is _BY_ALIAS["zh"] and subtag in ("tw", "hk", "mo"):
-        return "Hant"
-    return "" if re.fullmatch("[a-z]{2}|[0-9]{3}", subtag) else None
+def is_english(code: str) -> bool:
+    """Whether a code, tag or name is English of any region, in Latin letters."""
+    if code.casefold() == "english":
+        return True
+    language, script, _ = _parse(code)
+    return language is _ENGLISH and script in ("", "Latn")
 
 
-def _unknown(code: str) -> str:
+def _owner(language: Language) -> str:
+    return f"M4's {language.code!r}" if language.band else repr(language.code)
+
+
+def _variant(language: Language, suffix: str, what: str, script: str) -> Language:
+    return dataclasses.replace(
+        language,
+        code=f"{language.code}_{suffix}",
+        name=f"{language.name} ({what})",
+        script=script,
+        aliases=(),
+        mc4_tokens=None,
+        band=None,
+    )
+
+
+def _parse(code: str) -> tuple[Language | None, str, str]:
+    """A code's language, and its script and orthography where it names one; None if unknown."""
+    tag = code[2:-1] if code.startswith("<2") and code.endswith(">") else code
+    parts = re.split("[-_@]", re.sub(r"\.[a-z0-9-]+", "", tag.casefold()))
+    parts = _WHOLE_TAGS.get("-".join(parts), parts)
+    stem, *subtags = parts
+    language = _BY_ALIAS.get(stem) or _OTHER_BY_ALIAS.get(stem)
+    if language is None:
+        return None, "", ""
+    script = implied = orthography = ""
+    for subtag in subtags:
+        if subtag in _SCRIPTS:
+            script = _SCRIPTS[subtag]
+        elif subtag in _SCRIPT_OF_SUBTAG.get(language.code, {}):
+            implied = _SCRIPT_OF_SUBTAG[language.code][subtag]
+        elif subtag in _ORTHOGRAPHIES.get(language.code, ()):
+            orthography = subtag
+        elif subtag not in _SAME_LANGUAGE and not re.fullmatch("[a-z]{2}|[0-9]{3}", subtag):
+            return None, "", ""
+    return language, script or implied, orthography
+
+
+def _unknown(code: str, *, others: bool) -> str:
     spellings = _BY_ALIAS | _BY_NAME
+    if others:
+        spellings |= _OTHER_BY_ALIAS | _OTHER_BY_NAME
     stem = re.split("[-_@]", code.casefold())[0]
     near = difflib.get_close_matches(stem, list(spellings), n=12, cutoff=0.65)
-    found = list(dict.fromkeys(f"{spellings[n].code} ({spellings[n].name})" for n in near))[:4]
+    known = dict.fromkeys(spellings[n] for n in near if spellings[n] is not _ENGLISH)
+    found = [f"{language.code} ({language.name})" for language in known][:4]
     ask = f"; did you mean {', '.join(found)}?" if found else ""
-    return f"unknown language {code!r}, not one of M4's {len(LANGUAGES)}{ask}"
+    nor = f" nor of {len(OTHER_LANGUAGES)} others" if others else ""
+    return f"unknown language {code!r}, not one of M4's {len(LANGUAGES)}{nor}{ask}"
 
 
-def _read(table: str) -> tuple[Language, ...]:
-    rows = [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
-    return tuple(Language(code, name, script, tuple(a.split())) for code, name, script, a in rows)
+def _read_m4() -> tuple[Language, ...]:
+    languages = [
+        _language(code, name, script, branch, aliases, None if size == "-" else float(size))
+        for code, name, script, branch, size, aliases in _cells(M4)
+    ]
+    sized = [one for one in languages if one.mc4_tokens is not None]
+    sized.sort(key=lambda one: one.mc4_tokens or 0.0, reverse=True)
+    high = {one.code for one in sized[: BAND_SIZES["high"]]}
+    low = {one.code for one in sized[-BAND_SIZES["low"] :]}
+    return tuple(
+        dataclasses.replace(
+            one, band="high" if one.code in high else "low" if one.code in low else "mid"
+        )
+        for one in languages
+    )
 
 
-# code | name | script | aliases
-LANGUAGES = _read("""
-af  | Afrikaans       | Latn | afr
-am  | Amharic         | Ethi | amh
-ar  | Arabic          | Arab | ara arb
-az  | Azerbaijani     | Latn | aze azj
-be  | Belarusian      | Cyrl | bel
-bg  | Bulgarian       | Cyrl | bul
-bn  | Bengali         | Beng | ben
-bs  | Bosnian         | Latn | bos
-ca  | Catalan         | Latn | cat
-ceb | Cebuano         | Latn |
-co  | Corsican        | Latn | cos
-cs  | Czech           | Latn | ces cze
-cy  | Welsh           | Latn | cym wel
-da  | Danish          | Latn | dan
-de  | German          | Latn | deu ger
-el  | Greek           | Grek | ell gre
-eo  | Esperanto       | Latn | epo
-es  | Spanish         | Latn | spa
-et  | Estonian        | Latn | est ekk
-eu  | Basque          | Latn | eus baq
-fa  | Persian         | Arab | fas per pes
-fi  | Finnish         | Latn | fin
-fil | Filipino        | Latn | tl tgl
-fr  | French          | Latn | fra fre
-fy  | West Frisian    | Latn | fry
-ga  | Irish           | Latn | gle
-gd  | Scottish Gaelic | Latn | gla
-gl  | Galician        | Latn | glg
-gu  | Gujarati        | Gujr | guj
-ha  | Hausa           | Latn | hau
-haw | Hawaiian        | Latn |
-he  | Hebrew          | Hebr | heb iw
-hi  | Hindi           | Deva | hin
-hmn | Hmong           | Latn | mww
-hr  | Croatian        | Latn | hrv
-ht  | Haitian Creole  | Latn | hat
-hu  | Hungarian       | Latn | hun
-hy  | Armenian        | Armn | hye arm
-id  | Indonesian      | Latn | ind in
-ig  | Igbo            | Latn | ibo
-is  | Icelandic       | Latn | isl ice
-it  | Italian         | Latn | ita
-ja  | Japanese        | Jpan | jpn
-jv  | Javanese        | Latn | jav jw
-ka  | Georgian        | Geor | kat geo
-kk  | Kazakh          | Cyrl | kaz
-km  | Khmer           | Khmr | khm
-kn  | Kannada         | Knda | kan
-ko  | Korean          | Kore | kor
-ku  | Kurdish         | Latn | kur kmr
-ky  | Kyrgyz          | Cyrl | kir
-la  | Latin           | Latn | lat
-lb  | Luxembourgish   | Latn | ltz
-lo  | Lao             | Laoo | lao
-lt  | Lithuanian      | Latn | lit
-lv  | Latvian         | Latn | lav lvs
-mg  | Malagasy        | Latn | mlg plt
-mi  | Maori           | Latn | mri mao
-mk  | Macedonian      | Cyrl | mkd mac
-ml  | Malayalam       | Mlym | mal
-mn  | Mongolian       | Cyrl | mon khk
-mr  | Marathi         | Deva | mar
-ms  | Malay           | Latn | msa may zsm zlm
-mt  | Maltese         | Latn | mlt
-my  | Burmese         | Mymr | mya bur
-ne  | Nepali          | Deva | nep npi
-nl  | Dutch           | Latn | nld dut
-no  | Norwegian       | Latn | nor nb nob
-ny  | Nyanja          | Latn | nya
-pa  | Punjabi         | Guru | pan
-pl  | Polish          | Latn | pol
-ps  | Pashto          | Arab | pus pbt pbu
-pt  | Portuguese      | Latn | por
-ro  | Romanian        | Latn | ron rum mo mol
-ru  | Russian         | Cyrl | rus
-sd  | Sindhi          | Arab | snd
-si  | Sinhala         | Sinh | sin
-sk  | Slovak          | Latn | slk slo
-sl  | Slovenian       | Latn | slv
-sm  | Samoan          | Latn | smo
-sn  | Shona           | Latn | sna
-so  | Somali          | Latn | som
-sq  | Albanian        | Latn | sqi alb als
-sr  | Serbian         | Cyrl | srp
-st  | Southern Sotho  | Latn | sot
-su  | Sundanese       | Latn | sun
-sv  | Swedish         | Latn | swe
-sw  | Swahili         | Latn | swa swh
-ta  | Tamil           | Taml | tam
-te  | Telugu          | Telu | tel
-tg  | Tajik           | Cyrl | tgk
-th  | Thai            | Thai | tha
-tr  | Turkish         | Latn | tur
-uk  | Ukrainian       | Cyrl | ukr
-ur  | Urdu            | Arab | urd
-uz  | Uzbek           | Latn | uzb uzn
-vi  | Vietnamese      | Latn | vie
-xh  | Xhosa           | Latn | xho
-yi  | Yiddish         | Hebr | yid ydd ji
-yo  | Yoruba          | Latn | yor
-zh  | Chinese         | Hans | zho chi cmn
-zu  | Zulu            | Latn | zul
-""")
+def _language(
+    code: str, name: str, script: str, branch: str, aliases: str, size: float | None = None
+) -> Language:
+    family = _FAMILY_OF.get(branch, branch)
+    return Language(code, name, script, tuple(aliases.split()), family, branch, size)
 
-_BY_NAME = {language.name.casefold(): language for language in LANGUAGES}
+
+def _cells(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")] for line in table.strip().split("\n")]
+
+
+_FAMILY_OF = {branch: family for family, branches in FAMILIES.items() for branch in branches}
+LANGUAGES = _read_m4()
+OTHER_LANGUAGES = tuple(_language(*cells) for cells in _cells(OTHERS))
+_ENGLISH = Language("en", "English", "Latn", ("eng",))
+
 _BY_ALIAS = {a: language for language in LANGUAGES for a in (language.code, *language.aliases)}
-# Hang is FLORES' script of Korean, the words are gettext's modifiers.
-_SCRIPTS = {language.script.casefold(): language.script for language in LANGUAGES} | {
-    "hant": "Hant", "hang": "Kore", "latin": "Latn", "cyrillic": "Cyrl",
+_OTHER_BY_ALIAS = {
+    alias: language
+    for language in (*OTHER_LANGUAGES, _ENGLISH)
+    for alias in (language.code, *language.aliases)
+}
+_NAMES = {
+    "Bokmål": "no", "Cambodian": "km", "Chichewa": "ny", "Chinese (Simplified)": "zh",
+    "Farsi": "fa", "Frisian": "fy", "Haitian": "ht", "Kirghiz": "ky", "Kurmanji": "ku",
+    "Mandarin": "zh", "Norwegian Bokmål": "no", "Panjabi": "pa", "Sesotho": "st",
+    "Sinhalese": "si", "Slovene": "sl", "Tagalog": "fil",
 }  # fmt: skip
+_BY_NAME = {language.name.casefold(): language for language in LANGUAGES} | {
+    name.casefold(): _BY_ALIAS[code] for name, code in _NAMES.items()
+}
+_OTHER_BY_NAME = {language.name.casefold(): language for language in (*OTHER_LANGUAGES, _ENGLISH)}
+
+# Hang is FLORES' script of Korean, the words are gettext's modifiers.
+_SCRIPTS = {script.casefold(): script for script in _KNOWN_SCRIPTS} | {
+    "hang": "Kore", "latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva",
+    "ijekavianlatin": "Latn", "iqtelif": "Latn",
+}  # fmt: skip
+# Regions that imply a script (Unicode CLDR, likelySubtags), and MediaWiki's ec and el.
+_SCRIPT_OF_SUBTAG = {
+    "az": {"iq": "Arab", "ir": "Arab", "ru": "Cyrl"},
+    "ha": {"cm": "Arab", "sd": "Arab"},
+    "kk": {"af": "Arab", "cn": "Arab", "ir": "Arab", "mn": "Arab", "tr": "Latn"},
+    "ku": {"iq": "Arab", "ir": "Arab", "lb": "Arab"},
+    "ky": {"cn": "Arab", "tr": "Latn"},
+    "mn": {"cn": "Mong"},
+    "ms": {"cc": "Arab"},
+    "pa": {"pk": "Arab"},
+    "sr": {"ec": "Cyrl", "el": "Latn", "me": "Latn"},
+    "tg": {"pk": "Arab"},
+    "ug": {"kz": "Cyrl", "mn": "Cyrl"},
+    "uz": {"af": "Arab", "cn": "Cyrl"},
+    "yue": {"cn": "Hans"},
+    "zh": {"hk": "Hant", "mo": "Hant", "tw": "Hant"},
+}
+_ORTHOGRAPHIES = {"be": ("tarask",)}
+# Subtags that change neither script nor what a translation system would have to learn anew.
+_SAME_LANGUAGE = ("valencia", "ijekavian", "ijekavsk", "ekavsk", "euro", "1901", "1996", "formal")
+_WHOLE_TAGS = {
+    "be-x-old": ["be", "tarask"],
+    "no-nn": ["nn"],
+    "no-nynorsk": ["nn"],
+    "zh-classical": ["lzh"],
+    "zh-cmn": ["zh"],
+    "zh-min-nan": ["nan"],
+    "zh-yue": ["yue"],
+}

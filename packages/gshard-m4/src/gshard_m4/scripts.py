@@ -49,7 +49,7 @@ def share_in(text: str, script: str) -> float:
     """
     wanted = _KINDS.get(script)
     if wanted is None:
-        raise ValueError(f"unknown script {script!r}; known are {', '.join(sorted(_KINDS))}")
+        raise ValueError(f"unknown script {script!r}; known are {', '.join(KNOWN)}")
     kinds = text.translate(_SCRIPT_OF)
     if not kinds:
         return 0.0
@@ -147,5 +147,7 @@ _KINDS = {script: chr(index) for index, script in enumerate(_SCRIPTS)} | {
     joined: "".join(chr(_SCRIPTS.index(script)) for script in scripts)
     for joined, scripts in JOINED.items()
 }
+KNOWN = tuple(sorted(_KINDS))
+"""Every script that `share_in` takes."""
 _SCRIPT_OF = _ScriptOf()
 _CHINESE = _Chinese()
