@@ -25,10 +25,22 @@ MOST_WORDS = 10  # of English: a held-out phrase is never cut at the lengths of 
 MIN_LANGUAGES = 8  # that share the English of a test phrase
 
 
+class _LettersMarksDigits(dict[int, int | None]):
+    """A translation table that deletes everything else; filled as characters are met."""
+
+    def __missing__(self, code_point: int) -> int | None:
+        is_kept = unicodedata.category(chr(code_point))[0] in "LMN"
+        self[code_point] = kept = code_point if is_kept else None
+        return kept
+
+
+_LETTERS_MARKS_DIGITS = _LettersMarksDigits()
+
+
 def key(text: str) -> str:
     """Letters, marks and digits of a text, case-folded: what makes two texts the same."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(c for c in folded if unicodedata.category(c)[0] in "LMN")
+    folded = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return folded.casefold().translate(_LETTERS_MARKS_DIGITS)
 
 
 def split_table(
