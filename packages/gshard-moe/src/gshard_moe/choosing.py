@@ -22,6 +22,32 @@ def probabilities(logits_GSE: Float[Array, "G S E"]) -> Float[Array, "G S E"]:
     return jax.nn.softmax(logits_GSE.astype(jnp.float32), axis=-1)
 
 
+@jax.custom_vjp
+def softmax(logits_GSE: Float[Array, "G S E"]) -> tuple[Array, Array]:
+    """Probabilities and logsumexp of the logits, with one exponential for both and both gradients.
+
+    Logits have to be finite, also those of padding.
+    """
+    logsumexp_GS = jax.nn.logsumexp(logits_GSE, axis=-1)
+    return jnp.exp(logits_GSE - logsumexp_GS[..., None]), logsumexp_GS
+
+
+def _softmax_forward(logits_GSE: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    p_GSE, logsumexp_GS = softmax(logits_GSE)
+    return (p_GSE, logsumexp_GS), (logits_GSE, logsumexp_GS)
+
+
+def _softmax_backward(saved: tuple[Array, Array], d: tuple[Array, Array]) -> tuple[Array]:
+    logits_GSE, logsumexp_GS = saved
+    dp_GSE, dlogsumexp_GS = d
+    p_GSE = jnp.exp(logits_GSE - logsumexp_GS[..., None])
+    rest_GS = dlogsumexp_GS - (p_GSE * dp_GSE).sum(-1)
+    return (p_GSE * (dp_GSE + rest_GS[..., None]),)
+
+
+softmax.defvjp(_softmax_forward, _softmax_backward)
+
+
 def check_inputs(
     who: str, logits_GSE: Array, mask_GS: Array | None, capacity: int, faults: Sequence[str] = ()
 ) -> None:

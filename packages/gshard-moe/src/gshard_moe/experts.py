@@ -77,7 +77,27 @@ def by_blocks(
     return apply(parts, x_XDNRM, expert_XDN, used_XDN)
 
 
+@jax.custom_vjp
+def _relu(a: Array) -> Array:
+    """`jax.nn.relu` with a gradient that needs no mask beside the result, which is kept anyway."""
+    return jax.nn.relu(a)
+
+
+def _relu_forward(a: Array) -> tuple[Array, Array]:
+    h = jax.nn.relu(a)
+    return h, h
+
+
+def _relu_backward(h: Array, d: Array) -> tuple[Array]:
+    # A product, not a selection: for that the TPU compiler writes the mask to memory.
+    return (d * jnp.sign(h),)
+
+
+_relu.defvjp(_relu_forward, _relu_backward)
+
+
 def _hidden(activation: Activation, a: Array, gate: Array | None) -> Array:
+    activation = _relu if activation is jax.nn.relu else activation
     return activation(a) if gate is None else activation(gate) * a
 
 

@@ -64,7 +64,8 @@ def top2(
     """Routing of each token to its two best experts as in Algorithm 1.
 
     All first choices take slots in token order, then all second choices; both gates are divided
-    by their sum before anything is dropped (line 7), and nothing is renormalised after.
+    by their sum before anything is dropped (line 7), and nothing is renormalised after. Experts
+    are compared by their logits: of equal ones the lower index wins.
 
     Args:
       logits_GSE: Router logits.
@@ -79,16 +80,16 @@ def top2(
     """
     check_inputs("top2", logits_GSE, mask_GS, capacity)
     _check_second("top2", second, key)
-    p_GSE = probabilities(logits_GSE)
-    p_stopped_GSE = jax.lax.stop_gradient(p_GSE)
-    valid_GS = valid(p_GSE, mask_GS)
-    expert1_GS, first_GSE = best(p_stopped_GSE)
-    expert2_GS, second_GSE = best(jnp.where(first_GSE, -1.0, p_stopped_GSE))
-    gate1_GS, gate2_GS = pick(p_GSE, first_GSE), pick(p_GSE, second_GSE)
+    logits_GSE = logits_GSE.astype(jnp.float32)
+    stopped_GSE = jax.lax.stop_gradient(logits_GSE)
+    valid_GS = valid(logits_GSE, mask_GS)
+    expert1_GS, first_GSE = best(stopped_GSE)
+    expert2_GS, second_GSE = best(jnp.where(first_GSE, -jnp.inf, stopped_GSE))
+    # Each gate over the sum of both: what softmax divides by drops out, and the softmax with it.
+    gate2_GS = jax.nn.sigmoid(pick(logits_GSE, second_GSE) - pick(logits_GSE, first_GSE))
     # With one expert the second choice is the first again; its gate is counted once.
-    gate2_GS = gate2_GS if p_GSE.shape[-1] > 1 else jnp.zeros_like(gate1_GS)
-    total_GS = gate1_GS + gate2_GS  # at least 1/E: no division by zero
-    gate1_GS, gate2_GS = gate1_GS / total_GS, gate2_GS / total_GS
+    gate2_GS = gate2_GS if logits_GSE.shape[-1] > 1 else jnp.zeros_like(gate2_GS)
+    gate1_GS = 1 - gate2_GS
 
     wins_GS = valid_GS & _coin(gate2_GS, second, key)
     asking_GS = valid_GS if burn_slots else wins_GS

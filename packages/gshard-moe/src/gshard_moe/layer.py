@@ -5,8 +5,7 @@ H hidden width.
 """
 
 import functools
-import math
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +13,13 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from gshard_annotate import annotate
-from gshard_moe.capacity import capacity
+from gshard_moe.choosing import softmax
 from gshard_moe.exchange import Dispatch as Dispatch
-from gshard_moe.exchange import ExpertLoop, rows_are_faster, through_rows, through_slots
+from gshard_moe.exchange import ExpertLoop, through_rows, through_slots
 from gshard_moe.experts import Activation, Experts
 from gshard_moe.explicit import on_auto_axes
 from gshard_moe.finite import count_not_finite, stop_if_not_finite
-from gshard_moe.gating import SecondExpert, probabilities
+from gshard_moe.gating import SecondExpert
 from gshard_moe.layer_faults import (
     argument_faults,
     input_faults,
@@ -28,19 +27,18 @@ from gshard_moe.layer_faults import (
     routing_faults,
     warn_of_few_slots,
 )
-from gshard_moe.losses import balance_loss, router_z_loss
+from gshard_moe.logits import router_logits, without_padding
+from gshard_moe.losses import balance_loss, mean_square
 from gshard_moe.output import MoEOutput as MoEOutput
+from gshard_moe.plan import plan_of
 from gshard_moe.routers import Router, Top2
-from gshard_moe.routing import ExpertRouting, Routing
+from gshard_moe.routing import Routing
 from gshard_moe.statistics import statistics, statistics_by_label
 
 # Fan-in of one expert, not of all together.
 _KERNEL_INIT = nnx.initializers.lecun_normal(batch_axis=(0,))
 _ROUTER_INIT = nnx.initializers.lecun_normal()
 _BIAS_INIT = nnx.initializers.zeros
-
-# Slots of a group that an evaluation pads up to where slots were asked for.
-_PADDED_SLOTS = 2**15
 
 # Logical names of the parameters, by shape.
 _AXES = {"EMH": ("expert", "embed", "mlp"), "EHM": ("expert", "mlp", "embed")}
@@ -212,8 +210,6 @@ class MoELayer(nnx.Module):
         deterministic = self.deterministic if deterministic is None else deterministic
         jitter = 0.0 if deterministic else self.jitter
         raise_all(self.name, input_faults(self, x_GSM, mask_GS, key, deterministic))
-        if mask_GS is not None:  # so that not even a NaN in padding reaches an expert or a loss
-            x_GSM = jnp.where(mask_GS[..., None], x_GSM, 0)
         x_GSM = annotate(x_GSM, "group", "group_token", "act_embed")
         wi, wo, *others = (self._values(name) for name in ("wi", "wo", "gate", "bi", "bo", "bg"))
         assert wi is not None
@@ -244,11 +240,11 @@ class MoELayer(nnx.Module):
         num_labels: int,
     ) -> tuple[Array, MoEOutput]:
         """What the layer does, as a function of arrays."""
-        logits_GSE = _logits(x_GSM, router_ME, jitter, key)
+        logits_GSE = router_logits(x_GSM, router_ME, mask_GS, jitter=jitter, key=key)
         non_finite = count_not_finite(logits_GSE)
         if self.check_finite:
             stop_if_not_finite(self.name, non_finite, logits_GSE.size, layer_index)
-        plan = self._plan(x_GSM.shape[0], x_GSM.shape[1], deterministic)
+        plan = plan_of(self, x_GSM.shape[0], x_GSM.shape[1], deterministic=deterministic)
         routing = self.routing.route(
             logits_GSE,
             capacity=plan.capacity,
@@ -259,6 +255,8 @@ class MoELayer(nnx.Module):
         raise_all(self.name, routing_faults(self.routing, routing, plan.kind))
         experts = jax.tree.map(lambda w: w.astype(self.dtype), experts)
         x_GSM = x_GSM.astype(self.dtype)
+        if plan.kind == "einsum":  # which would multiply a NaN in padding with 0
+            x_GSM = without_padding(x_GSM, mask_GS)
         if plan.kind == "sorted":
             assert isinstance(routing, Routing)
             y_GSM, routing = through_rows(
@@ -274,10 +272,14 @@ class MoELayer(nnx.Module):
                 x_GSM, routing, experts, self.activation, kind=plan.kind, loop=self.experts
             )
         y_GSM = annotate(y_GSM, "group", "group_token", "act_embed")
-        p_GSE = probabilities(logits_GSE)
+        p_GSE, logsumexp_GS = softmax(logits_GSE)
+        # An `ExpertRouting` is balanced by construction: nothing to push against.
+        balance = jnp.ones(())
+        if isinstance(routing, Routing):
+            balance = balance_loss(p_GSE, routing.expert_GSK[..., 0], mask_GS)
         return y_GSM, MoEOutput(
-            balance_loss=_balance(p_GSE, routing, mask_GS),
-            z_loss=router_z_loss(logits_GSE, mask_GS),
+            balance_loss=balance,
+            z_loss=mean_square(logsumexp_GS, mask_GS),
             statistics=statistics(routing, p_GSE, mask_GS),
             batch_independent=plan.unlimited
             and plan.kind != "einsum"
@@ -288,69 +290,3 @@ class MoELayer(nnx.Module):
             if labels_GS is None
             else statistics_by_label(routing, labels_GS, num_labels, mask_GS),
         )
-
-    def _plan(self, groups: int, group_size: int, deterministic: bool) -> "_Plan":
-        slots = self.eval_slots_per_token if deterministic else self.slots_per_token
-        if slots is None and self.routing.sees_later_tokens:
-            # It fills every slot there is: more of them drop nothing less and are another model.
-            slots = self.slots_per_token
-        # Gathers are the fastest on CPU, and by the compiler's estimate on TPU.
-        kind = "gather" if self.dispatch == "auto" else self.dispatch
-        unlimited = slots is None and not self.routing.sees_later_tokens
-        if deterministic and unlimited and self._sorts(groups, group_size):
-            kind = "sorted"
-        if kind == "sorted":
-            return _Plan(kind, group_size, slots)
-        slots_of_each = capacity(
-            group_size,
-            self.num_experts,
-            slots_per_token=slots,
-            minimum=self.min_slots,
-            multiple_of=self.slots_multiple_of,
-        )
-        return _Plan(kind, slots_of_each, slots)
-
-    def _sorts(self, groups: int, group_size: int) -> bool:
-        """Whether an evaluation without limit sorts."""
-        if self.eval_padded_slots is None and self.dispatch == "auto":
-            choices = math.ceil(self.routing.choices)
-            return rows_are_faster(groups, group_size, self.num_experts, choices)
-        most = _PADDED_SLOTS if self.eval_padded_slots is None else self.eval_padded_slots
-        return self.num_experts * group_size > most
-
-
-class _Plan(NamedTuple):
-    kind: Literal["einsum", "gather", "sorted"]
-    capacity: int
-    rows_per_token: float | None
-
-    @property
-    def unlimited(self) -> bool:
-        return self.rows_per_token is None
-
-
-def _logits(
-    x_GSM: Array, router_ME: Array, jitter: float, key: jax.Array | None
-) -> Float[Array, "G S E"]:
-    x_GSM = x_GSM.astype(jnp.float32)
-    if jitter:
-        assert key is not None
-        # A key of its own, so that the second expert's coin is the same with jitter and without.
-        key = jax.random.fold_in(key, 1)
-        x_GSM *= jax.random.uniform(key, x_GSM.shape, minval=1 - jitter, maxval=1 + jitter)
-    # In full float32 on every backend: TPU and GPU would round the factors of the products, and
-    # near ties would go to other experts.
-    return jnp.einsum(
-        "GSM,ME->GSE",
-        x_GSM,
-        router_ME.astype(jnp.float32),
-        precision=jax.lax.Precision.HIGHEST,
-    )
-
-
-def _balance(
-    p_GSE: Array, routing: Routing | ExpertRouting, mask_GS: Array | None
-) -> Float[Array, ""]:
-    if isinstance(routing, ExpertRouting):  # balanced by construction: nothing to push against
-        return jnp.ones((), p_GSE.dtype)
-    return balance_loss(p_GSE, routing.expert_GSK[..., 0], mask_GS)

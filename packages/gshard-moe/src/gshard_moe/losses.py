@@ -60,8 +60,13 @@ def router_z_loss(
     valid_GS = _weights(logits_GSE, mask_GS)
     # Before the logsumexp, so that its gradient is 0 too, whatever padding holds.
     logits_GSE = jnp.where(valid_GS[..., None] > 0, logits_GSE.astype(jnp.float32), 0.0)
-    z_GS = jax.nn.logsumexp(logits_GSE, axis=-1) ** 2
-    return (z_GS * valid_GS).sum() / jnp.maximum(valid_GS.sum(), 1)
+    return mean_square(jax.nn.logsumexp(logits_GSE, axis=-1), mask_GS)
+
+
+def mean_square(x_GS: Float[Array, "G S"], mask_GS: Bool[Array, "G S"] | None) -> Float[Array, ""]:
+    """Over tokens that are no padding; of the logsumexp this is the router z-loss."""
+    valid_GS = _weights(x_GS, mask_GS)
+    return (x_GS**2 * valid_GS).sum() / jnp.maximum(valid_GS.sum(), 1)
 
 
 def _weights(x_GSE: Array, mask_GS: Array | None) -> Float[Array, "G S"]:

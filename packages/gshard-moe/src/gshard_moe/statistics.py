@@ -72,7 +72,6 @@ def statistics(
     p_GSE = jax.lax.stop_gradient(probabilities_GSE)
     valid_GS = jnp.ones(p_GSE.shape[:2], bool) if mask_GS is None else mask_GS
     entropy_GS = -jnp.where(p_GSE > 0, p_GSE * jnp.log(jnp.maximum(p_GSE, 1e-38)), 0.0).sum(-1)
-    # Side by side, so that devices add up once and not once per figure.
     parts = [
         jnp.ones((*valid_GS.shape, 1)),
         *_counts(routing, p_GSE.shape[-1]),
@@ -80,7 +79,9 @@ def statistics(
         entropy_GS[..., None],
         p_GSE.max(-1, keepdims=True),
     ]
-    sums = jnp.where(valid_GS[..., None], jnp.concatenate(parts, -1), 0.0).sum((0, 1))
+    # Sums of groups side by side, so that devices add up once and not once per figure.
+    of_groups = [jnp.where(valid_GS[..., None], part, 0.0).sum(1) for part in parts]
+    sums = jnp.concatenate(of_groups, -1).sum(0)
     tokens, load_E, chosen_K, dropped_K, reached_J, importance_E, entropy, confidence = (
         jax.lax.split(sums, [part.shape[-1] for part in parts])
     )
@@ -92,8 +93,14 @@ def statistics(
 def load_per_token(routing: Routing | ExpertRouting) -> Float[Array, "G S E"]:
     """1 where the token reached the expert, otherwise 0."""
     if isinstance(routing, Routing):
-        one_hot_GSKE = jax.nn.one_hot(routing.expert_GSK, routing.num_experts)
-        return (one_hot_GSKE * routing.kept_GSK[..., None]).sum(2)
+        # Choice by choice: as a sum over a dimension the compiler would write [G,S,E] to memory.
+        choices = range(routing.kept_GSK.shape[-1])
+        experts_E = jnp.arange(routing.num_experts)
+        reached = (
+            (routing.expert_GSK[..., k, None] == experts_E) & routing.kept_GSK[..., k, None]
+            for k in choices
+        )
+        return sum((one.astype(jnp.float32) for one in reached), start=jnp.zeros(()))
 
     def taken(token_C: Array, kept_C: Array) -> Array:
         return jnp.zeros(routing.num_tokens).at[token_C].max(kept_C.astype(jnp.float32))
