@@ -6,7 +6,8 @@ from importlib.metadata import version
 import pytest
 
 from gshard_m4.evaluation.evaluate import evaluate
-from gshard_m4.evaluation.scores import best_and_worst, to_csv, to_json
+from gshard_m4.evaluation.score_files import to_csv, to_json
+from gshard_m4.evaluation.scores import best_and_worst
 from gshard_m4.evaluation.translations import read_translations
 
 CODES = ["af", "am", "ar", "de", "el", "es", "fr", "he", "hi", "it", "ja", "ko", "yo"]
@@ -35,7 +36,7 @@ def test_no_language_is_both_among_the_best_and_the_worst(scores):
 
 def test_json_holds_every_number_with_its_signature(scores):
     document = json.loads(to_json(scores))
-    assert (document["schema"], document["schema_version"]) == ("gshard-m4 scores", 1)
+    assert (document["schema"], document["schema_version"]) == ("gshard-m4 scores", 2)
     assert document["versions"]["gshard-m4"] == version("gshard-m4")
     assert set(document["signatures"]) == {"chrfpp", "bleu"}
     split = document["splits"]["test"]

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(options: argparse.Namespace, command_line: str) -> int:
     """Scores, writes the report and prints the summary."""
     from gshard_m4.evaluation.evaluate import evaluate
-    from gshard_m4.evaluation.scores import to_csv, to_json
+    from gshard_m4.evaluation.score_files import to_csv, to_json
     from gshard_m4.evaluation.translations import read_translations
     from gshard_m4.report import page
     from gshard_m4.writing import write_all

@@ -1,17 +1,24 @@
 """Scores translations into English, language by language, with sacrebleu.
 
-The numbers are sacrebleu's own for the raw strings: BLEU with the 13a tokenizer and chrF++
-(`CHRF(word_order=2)`), one corpus a language, one reference.
+The numbers are sacrebleu's own for the raw strings: one corpus a language, one reference.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
 
-from gshard_m4.evaluation.scores import LanguageScores, Scores, SplitScores, macro
-from gshard_m4.evaluation.translations import Split, Task, Translation
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics import BLEU, CHRF
+from gshard_m4.evaluation import metrics
+from gshard_m4.evaluation.language_scores import How, score_languages, signatures
+from gshard_m4.evaluation.scores import (
+    BANDS,
+    Band,
+    LanguageScores,
+    Scores,
+    SplitScores,
+    macro,
+    rank,
+)
+from gshard_m4.evaluation.translations import Split
 
 MIN_PHRASES = 40  # fewer, and one phrase moves a language by more than 2.5 % exactly right
 
@@ -35,28 +42,78 @@ _SAMPLE_SPLITS = {
 }
 
 
-def evaluate(splits: Sequence[Split], *, min_phrases: int = MIN_PHRASES) -> Scores:
+def evaluate(
+    splits: Sequence[Split],
+    *,
+    min_phrases: int = MIN_PHRASES,
+    asked: metrics.Asked | None = None,
+    identify: bool = True,
+    processes: int = 1,
+) -> Scores:
     """Scores of every language in every split.
 
     Args:
       splits: at least one, each with at least one task, as `read_translations` returns them.
       min_phrases: languages with fewer phrases get an average of their own.
+      asked: the metrics; BLEU and chrF++ by default.
+      identify: whether to count translations that are not in English.
+      processes: how many languages are scored at the same time.
+
+    Raises:
+      InputError: a metric that is not there, or a model file that it needs.
     """
-    # Here, not above: importing it takes longer than `gshard-m4 --help` should.
-    from sacrebleu.metrics import BLEU, CHRF
+    asked = asked or metrics.Asked()
+    files = metrics.check(asked)
+    how = How(asked, min_phrases, identify)
+    tasks = [task for split in splits for task in split.tasks]
+    scored = iter(score_languages(tasks, how, processes=processes))
+    found = [_split_scores(split, [next(scored) for _ in split.tasks]) for split in splits]
+    packages = ["gshard-m4", "sacrebleu", *(["py3langid"] if identify else [])]
+    return Scores(
+        metrics=metrics.described(asked, signatures(asked)),
+        min_phrases=min_phrases,
+        splits=tuple(map(averaged, found)),
+        versions={name: version(name) for name in packages},
+        files=files,
+    )
 
-    bleu, chrf = BLEU(), CHRF(word_order=2)
-    found = tuple(_score_split(split, bleu, chrf, min_phrases) for split in splits)
-    signatures = {
-        "chrfpp": chrf.get_signature().format(),
-        "bleu": bleu.get_signature().format(),
-    }
-    return Scores(signatures, min_phrases, found)
+
+def changed(
+    scores: Scores, change: Callable[[SplitScores, LanguageScores], LanguageScores]
+) -> Scores:
+    """The scores with every language's changed and the averages taken anew."""
+    splits = tuple(
+        averaged(replace(split, languages=tuple(change(split, one) for one in split.languages)))
+        for split in scores.splits
+    )
+    return replace(scores, splits=splits)
 
 
-def _score_split(split: Split, bleu: "BLEU", chrf: "CHRF", min_phrases: int) -> SplitScores:
-    scored = [_score_task(task, bleu, chrf, min_phrases) for task in split.tasks]
-    scored.sort(key=lambda one: (one.few_phrases, -one.chrfpp, one.code))
+def averaged(split: SplitScores) -> SplitScores:
+    """The split with averages and bands of its languages, in order of their scores."""
+    languages = tuple(sorted(split.languages, key=lambda one: (one.few_phrases, *rank(one))))
+    split = replace(
+        split,
+        languages=languages,
+        macro=macro([one for one in languages if not one.few_phrases]),
+        macro_few=macro([one for one in languages if one.few_phrases]),
+    )
+    return replace(split, bands=tuple(_bands(split.quoted)))
+
+
+def _bands(languages: Sequence[LanguageScores]) -> list[Band]:
+    found = []
+    for name in BANDS:
+        inside = [one for one in languages if one.band == name]
+        sizes = [one.train_rows for one in inside if one.train_rows is not None]
+        average = macro(inside)
+        if average is not None:
+            ends = (min(sizes), max(sizes)) if sizes else (None, None)
+            found.append(Band(name, *ends, average))
+    return found
+
+
+def _split_scores(split: Split, languages: list[LanguageScores]) -> SplitScores:
     title, shows = _describe(split)
     return SplitScores(
         name=split.name,
@@ -64,47 +121,11 @@ def _score_split(split: Split, bleu: "BLEU", chrf: "CHRF", min_phrases: int) -> 
         shows=shows,
         checkpoint_step=split.checkpoint_step,
         decoder=split.decoder,
-        macro=macro([one for one in scored if not one.few_phrases]),
-        macro_few=macro([one for one in scored if one.few_phrases]),
-        languages=tuple(scored),
+        macro=None,
+        macro_few=None,
+        languages=tuple(languages),
+        not_scored=split.not_scored,
     )
-
-
-def _score_task(task: Task, bleu: "BLEU", chrf: "CHRF", min_phrases: int) -> LanguageScores:
-    predictions = [row.prediction for row in task.rows]
-    references = [row.reference for row in task.rows]
-    bleu_score = bleu.corpus_score(predictions, [references])
-    return LanguageScores(
-        code=task.language.code,
-        name=task.language.name,
-        script=task.language.script,
-        task=task.name,
-        phrases=len(task.rows),
-        few_phrases=len(task.rows) < min_phrases,
-        chrfpp=chrf.corpus_score(predictions, [references]).score,
-        exact=_share(is_exact(row) for row in task.rows),
-        bleu=bleu_score.score,
-        bleu_four_grams=bleu_score.totals[3],
-        short=_share(len(bleu.tokenizer(text).split()) < 4 for text in references),
-        empty=_share(not row.prediction.strip() for row in task.rows),
-        copied=_share(is_copied(row) for row in task.rows),
-        truncated=_share(row.truncated for row in task.rows),
-    )
-
-
-def is_exact(row: Translation) -> bool:
-    """Whether the translation is the reference, spaces around them aside."""
-    return row.prediction.strip() == row.reference.strip()
-
-
-def is_copied(row: Translation) -> bool:
-    """Whether the source came out untranslated where the reference differs from it."""
-    return row.prediction.strip() == row.source.strip() and not is_exact(row)
-
-
-def _share(flags: Iterable[bool]) -> float:
-    listed = list(flags)
-    return sum(listed) / len(listed)
 
 
 def _describe(split: Split) -> tuple[str, str]:

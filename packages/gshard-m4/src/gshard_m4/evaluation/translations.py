@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gshard_m4 import languages
+from gshard_m4.evaluation.experts import EXPERTS, Experts, read_experts
 from gshard_m4.input_error import InputError
 
 MANIFEST = "manifest.json"
@@ -27,13 +28,13 @@ class TranslationsError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """One line of a task's file."""
+    """One phrase; `source` and `truncated` are None where nobody says."""
 
-    id: int
-    source: str
+    id: int | str
+    source: str | None
     reference: str
     prediction: str
-    truncated: bool
+    truncated: bool | None
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Split:
-    """One decoded split; `decoder` and `checkpoint_step` are the manifest's."""
+    """One held-out set; `decoder` and `checkpoint_step` are the manifest's, where there is one.
+
+    `experts` is what the run recorded of its experts. `not_scored` names languages that the set
+    has and that were left out on request.
+    """
 
     name: str
     decoder: dict[str, Any]
-    checkpoint_step: int
+    checkpoint_step: int | None
     tasks: tuple[Task, ...]
+    experts: Experts | None = None
+    not_scored: tuple[str, ...] = ()
 
 
 def read_translations(folder: Path) -> list[Split]:
@@ -115,8 +122,13 @@ def _read_split(folder: Path, faults: list[str]) -> Split:
     tasks = [_read_task(folder, name, counts, faults) for name in sorted(present)]
     found = tuple(task for task in tasks if task is not None)
     faults.extend(_repeated_languages(folder, found))
+    experts = folder / EXPERTS
     return Split(
-        folder.name, manifest.get("decoder", {}), manifest.get("checkpoint_step", 0), found
+        folder.name,
+        manifest.get("decoder", {}),
+        manifest.get("checkpoint_step"),
+        found,
+        experts=read_experts(experts, faults) if experts.is_file() else None,
     )
 
 
@@ -181,7 +193,7 @@ def _read_task(
 def _read_rows(lines: list[bytes]) -> tuple[list[Translation], list[str]]:
     rows: list[Translation] = []
     where: dict[str, list[int]] = {}
-    first_line_of: dict[int, int] = {}
+    first_line_of: dict[int | str, int] = {}
     for number, line in enumerate(lines, start=1):
         row, wrong = _read_row(line)
         if row is not None and first_line_of.setdefault(row.id, number) != number:
@@ -205,7 +217,7 @@ def _read_row(line: bytes) -> tuple[Translation | None, list[str]]:
     row = Translation(**{name: fields[name] for name in _FIELDS})
     if not row.reference.strip():
         wrong.append("reference is empty; scores need a reference for every line")
-    if any(_has_lone_surrogate(text) for text in (row.source, row.reference, row.prediction)):
+    if any(map(_has_lone_surrogate, (fields["source"], row.reference, row.prediction))):
         wrong.append("text holds half of a surrogate pair; write it as UTF-8")
     return row, wrong
 
