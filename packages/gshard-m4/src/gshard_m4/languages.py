@@ -176,7 +176,10 @@ def _cells(table: str) -> list[list[str]]:
 
 _FAMILY_OF = {branch: family for family, branches in FAMILIES.items() for branch in branches}
 LANGUAGES = _read_m4()
-OTHER_LANGUAGES = tuple(_language(*cells) for cells in _cells(OTHERS))
+OTHER_LANGUAGES = tuple(
+    _language(code, name, script, branch, aliases)
+    for code, name, script, branch, aliases in _cells(OTHERS)
+)
 _ENGLISH = Language("en", "English", "Latn", ("eng",))
 
 _BY_ALIAS = {a: language for language in LANGUAGES for a in (language.code, *language.aliases)}
