@@ -116,7 +116,7 @@ def test_how_it_was_made(text):
 def test_undefined_bleu_is_a_dash(text):
     row = re.search(r'<tr data-code="yi".*?</tr>', text)
     assert row is not None
-    assert Page(row[0]).texts("td")[2:6] == ["1", "100.0", "100.0", "–"]
+    assert Page(row[0]).texts("td")[2:6] == ["1", "100.0", "–", "100.0"]
 
 
 def test_spread_takes_both_ends():

@@ -1,87 +1,78 @@
 """The report of an evaluation: one HTML page that needs nothing beside itself.
 
-The page is readable without scripts; `assets/report.js` adds sorting and filtering. Every piece of
-text that comes from translations or a manifest passes through `html.escape`.
+The page is readable without scripts; `assets/report.js` adds sorting, filtering and hiding of
+columns. Every piece of text that comes from translations or a manifest passes through
+`html.escape`.
 """
 
 import json
-import string
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib import resources
-from importlib.metadata import version
 from typing import Any
 
+from gshard_m4.evaluation.defects import MEANINGS
 from gshard_m4.evaluation.scores import Scores
 from gshard_m4.evaluation.translations import Split
-from gshard_m4.report.examples import across_ranking, by_language
-from gshard_m4.report.sections import split_section
+from gshard_m4.report.document import codes, document, facts, finder, head, packages
+from gshard_m4.report.examples import examples_section
+from gshard_m4.report.split_section import split_section
 
-_METRIC_NAMES = {"chrfpp": "chrF++", "bleu": "BLEU"}
+_DEFECT_NAMES = {
+    "exact": "Exact",
+    "wrong_language": "Not English",
+    "empty": "Empty",
+    "copied": "Copied",
+    "truncated": "Cut",
+    "repeated": "Repeated",
+    "over_long": "Over-long",
+    "short": "Short refs",
+}
 
 
-def page(scores: Scores, splits: Sequence[Split], *, command: str) -> str:
+def page(scores: Scores, splits: Sequence[Split], *, command: str = "") -> str:
     """The text of report.html.
 
     Args:
       scores: what `evaluate` found in `splits`.
-      splits: the translations, for the examples.
-      command: the command line to show as the way to make the page again.
+      splits: the translations, for the examples and the experts.
+      command: the command line to show as the way to make the page again, if not the scores'.
     """
     count = len({one.code for split in scores.splits for one in split.languages})
     title = f"{count} language{'s' if count != 1 else ''} into English"
-    body = [
-        _header(scores, title),
-        _finder(count),
-        *(split_section(split, scores.min_phrases) for split in scores.splits),
-        '<section id="translations"><h2>Translations</h2>',
-        across_ranking(scores.splits[0], splits[0]),
-        by_language(scores, splits),
-        "</section>",
-        _how_made(scores, command),
+    pairs = list(zip(scores.splits, splits, strict=True))
+    sections = [
+        split_section(scores, found, split.experts, number=number)
+        for number, (found, split) in enumerate(pairs)
     ]
-    folder = resources.files("gshard_m4.report") / "assets"
-    parts = {"css": "report.css", "js": "report.js"}
-    texts = {key: (folder / name).read_text("utf-8") for key, name in parts.items()}
-    template = string.Template((folder / "report.html").read_text("utf-8"))
-    return template.substitute(title=escape(title), body="\n".join(body), **texts)
+    body = [_header(scores, title), finder(count), *sections, examples_section(scores, splits)]
+    return document(title, [*body, facts(_how_made(scores, command or scores.command))])
 
 
 def _header(scores: Scores, title: str) -> str:
-    found = sorted({split.checkpoint_step for split in scores.splits})
-    steps = ", ".join(f"{step:,}" for step in found)
+    steps = sorted({s.checkpoint_step for s in scores.splits if s.checkpoint_step is not None})
+    listed = ", ".join(f"{step:,}" for step in steps)
+    above = ["GShard M4 evaluation", scores.name, f"checkpoint at step {listed}" if steps else ""]
     note = ""
-    if len(found) > 1:
+    if len(steps) > 1:
         note = (
-            f'<p class="note">The sets below were decoded at different steps ({steps}): '
-            "do not compare them with each other.</p>"
+            f"The sets below were decoded at different steps ({listed}): "
+            "do not compare them with each other."
         )
     links = [(f"#set-{split.name}", split.title) for split in scores.splits]
     links += [("#translations", "Translations"), ("#made", "How it was made")]
-    nav = "".join(f'<a href="{escape(to)}">{escape(text)}</a>' for to, text in links)
-    return (
-        f'<header><p class="eyebrow">GShard M4 evaluation · checkpoint at step {steps}</p>\n'
-        f"<h1>{escape(title)}</h1>\n<nav>{nav}</nav>{note}</header>"
-    )
+    return head(title, " · ".join(filter(None, above)), links, note)
 
 
-def _finder(total: int) -> str:
-    return (
-        f'<div class="finder" data-total="{total}" hidden><label for="find">Find a language</label>'
-        '<input id="find" type="search" placeholder="name, code or script" autocomplete="off">'
-        '<output for="find" class="soft"></output></div>'
-    )
-
-
-def _how_made(scores: Scores, command: str) -> str:
-    packages = ", ".join(f"{name} {version(name)}" for name in ("gshard-m4", "sacrebleu"))
-    signatures = ((_METRIC_NAMES[key], text) for key, text in scores.signatures.items())
-    facts = [
-        ("Command", f"<code>{escape(command)}</code>"),
-        ("Packages", escape(packages)),
-        *((f"{name} signature", f"<code>{escape(text)}</code>") for name, text in signatures),
+def _how_made(scores: Scores, command: str) -> list[tuple[str, str]]:
+    found = [
+        ("Command", codes([command]) if command else "not recorded"),
+        ("Packages", escape(packages(scores.versions))),
+        *((f"{one.title} signature", codes([one.signature])) for one in scores.metrics),
+        *_comparison_facts(scores),
+        ("Training sizes", escape(scores.bands_from)),
+        ("Files", codes([f"{path} · SHA-256 {digest}" for path, digest in scores.files.items()])),
         *(
-            (f"Decoding of {escape(split.title)}", _decoding(split.checkpoint_step, split.decoder))
+            (f"Decoding of {split.title}", codes(_decoding(split.checkpoint_step, split.decoder)))
             for split in scores.splits
         ),
         (
@@ -89,17 +80,32 @@ def _how_made(scores: Scores, command: str) -> str:
             "over languages, each counting once whatever its number of phrases; never over pooled "
             f"phrases. Languages with fewer than {scores.min_phrases} phrases are averaged apart.",
         ),
-        ("Exact", "the translation is the reference, character for character, outer spaces aside."),
-        ("Copied", "the translation is the source, although the reference is not."),
-        ("Cut", "the decoder reached its longest length before the end of the translation."),
+        *((_DEFECT_NAMES[key], escape(f"{text}.")) for key, text in MEANINGS.items()),
     ]
-    listed = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts)
-    return f'<section id="made"><h2>How it was made</h2><dl class="made">{listed}</dl></section>'
+    return [(name, html) for name, html in found if html]
 
 
-def _decoding(step: int, decoder: Mapping[str, Any]) -> str:
-    settings = [f"checkpoint step = {step}"]
+def _comparison_facts(scores: Scores) -> list[tuple[str, str]]:
+    """The baseline and how significance was tested, where there are any."""
+    found = []
+    if scores.baseline is not None:
+        lines = [f"{key}: {text}" for key, text in scores.baseline.signatures.items()]
+        kind = f"{scores.baseline.name}, {scores.baseline.kind}"
+        found.append(("Baseline", escape(kind) + codes(lines)))
+    tested = scores.significance
+    if tested is not None:
+        words = (
+            f"paired {tested.method}, {tested.samples:,} samples a language; p-values are "
+            f"corrected for {tested.languages} languages (Holm)"
+        )
+        lines = [f"{key}: {text}" for key, text in tested.signatures.items()]
+        found.append(("Significance", escape(words) + codes(lines)))
+    return found
+
+
+def _decoding(step: int | None, decoder: Mapping[str, Any]) -> list[str]:
+    settings = [] if step is None else [f"checkpoint step = {step}"]
     for name, value in decoder.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         settings.append(f"{name} = {text}")
-    return "".join(f"<code>{escape(setting)}</code>" for setting in settings)
+    return settings

@@ -1,5 +1,5 @@
 "use strict";
-// The page is whole without this: it adds sorting and filtering to what is already there.
+// The page is whole without this: it adds sorting, filtering and hiding of columns.
 (() => {
   const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
   const rows = [...document.querySelectorAll("[data-find]")];
@@ -19,9 +19,11 @@
     found.textContent = words.length ? `${codes.size} of ${total} languages` : `${total} languages`;
   }
 
+  // A number, a text, or null where a language has no number.
   const value = (row, column) => {
     const cell = row.cells[column];
-    return "v" in cell.dataset ? Number(cell.dataset.v) : cell.textContent.trim();
+    if (!("v" in cell.dataset)) return cell.textContent.trim();
+    return cell.dataset.v === "" ? null : Number(cell.dataset.v);
   };
 
   const compare = (a, b) =>
@@ -30,20 +32,69 @@
   function sort(header) {
     const table = header.closest("table");
     const column = header.cellIndex;
-    const first = "numeric" in header.dataset ? "descending" : "ascending";
-    const other = first === "ascending" ? "descending" : "ascending";
+    const down = "numeric" in header.dataset && !("ascending" in header.dataset);
+    const first = down ? "descending" : "ascending";
+    const other = down ? "ascending" : "descending";
     const order = header.getAttribute("aria-sort") === first ? other : first;
     for (const each of header.parentNode.cells) each.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", order);
     const sign = order === "ascending" ? 1 : -1;
     for (const group of table.tBodies) {
       const sorted = [...group.rows].filter((row) => row.dataset.code);
-      sorted.sort((a, b) => sign * compare(value(a, column), value(b, column)));
+      sorted.sort((one, two) => {
+        const [a, b] = [value(one, column), value(two, column)];
+        // What has no number comes last in either direction.
+        if (a === null || b === null) return (a === null) - (b === null);
+        return sign * compare(a, b);
+      });
       // Averages stay at the end of their group.
       const end = group.querySelector("tr.average");
       for (const row of sorted) group.insertBefore(row, end);
     }
   }
+
+  function show(table, column, shown) {
+    for (const row of table.rows) {
+      // A heading above a group is one cell over all columns.
+      if (row.cells.length > 1) row.cells[column].hidden = !shown;
+    }
+  }
+
+  // Headers stay in sight where the whole table does; a wider one moves inside its own frame.
+  function fit() {
+    for (const frame of document.querySelectorAll(".wide")) {
+      frame.classList.remove("fits");
+      frame.classList.toggle("fits", frame.scrollWidth <= frame.clientWidth);
+    }
+  }
+
+  function menu(table) {
+    const box = document.createElement("details");
+    box.className = "menu";
+    const title = document.createElement("summary");
+    title.textContent = "Columns";
+    const list = document.createElement("div");
+    for (const header of table.tHead.rows[0].cells) {
+      const column = header.cellIndex;
+      if (column === 0) continue;
+      const shown = !("minor" in header.dataset);
+      const label = document.createElement("label");
+      const tick = document.createElement("input");
+      tick.type = "checkbox";
+      tick.checked = shown;
+      tick.addEventListener("change", () => {
+        show(table, column, tick.checked);
+        fit();
+      });
+      label.append(tick, header.textContent);
+      list.append(label);
+      if (!shown) show(table, column, false);
+    }
+    box.append(title, list);
+    table.closest(".wide").before(box);
+  }
+
+  for (const table of document.querySelectorAll("table.scores")) menu(table);
 
   for (const header of document.querySelectorAll(".scores thead th")) {
     const button = document.createElement("button");
@@ -65,6 +116,8 @@
   finder.hidden = false;
   input.addEventListener("input", filter);
   window.addEventListener("hashchange", open);
+  window.addEventListener("resize", fit);
   filter();
+  fit();
   open();
 })();

@@ -1,0 +1,77 @@
+"""Numbers of languages as pictures take them, in order of training size, and their trend.
+
+A series is one system; its values are scores or differences to a baseline, one for each language.
+Both kinds of pictures, in the page and as files, are drawn from these.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+TREND_WINDOW = 10  # as in the paper: GShard, arXiv 2006.16668, Figure 6
+_FEWEST_FOR_TREND = 4
+
+# What every picture with a trend says below itself.
+TREND_RULE = (
+    "The line is the mean of {window} neighbouring languages, drawn in their middle. Only full "
+    "windows count, so it begins and ends {margin:g} {places} from the ends."
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One language; `rows` is its number of training pairs, None where nobody said."""
+
+    code: str
+    name: str
+    value: float
+    rows: int | None = None
+    band: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One system's points, in the order in which they are drawn."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+def by_training_size(points: Iterable[Point]) -> tuple[Point, ...]:
+    """The points whose training size is known, largest first; ties in order of their codes."""
+    known = [(-point.rows, point.code, point) for point in points if point.rows is not None]
+    return tuple(point for *_, point in sorted(known, key=lambda each: each[:2]))
+
+
+def trend_window(count: int) -> int:
+    """How many of `count` languages a point of the trend averages; 0: too few for a trend.
+
+    Ten as in the paper; half of the languages where there are fewer than twenty, because ten of
+    them would leave no line to see.
+    """
+    return 0 if count < _FEWEST_FOR_TREND else min(TREND_WINDOW, count // 2)
+
+
+def moving_average(values: Sequence[float], window: int) -> list[tuple[float, float]]:
+    """Means of all full windows as (position, mean); the position is the window's middle."""
+    return [
+        (start + (window - 1) / 2, sum(values[start : start + window]) / window)
+        for start in range(len(values) - window + 1)
+        if window > 0
+    ]
+
+
+def trend_rule(count: int) -> str:
+    """How the trend over `count` languages is drawn, in words; empty where there is none."""
+    window = trend_window(count)
+    margin = (window - 1) / 2
+    places = "place" if margin == 1 else "places"
+    return TREND_RULE.format(window=window, margin=margin, places=places) if window else ""
+
+
+def order_of(series: Sequence[Series]) -> list[Point]:
+    """One point for each language of any series, largest training set first.
+
+    The places on the axis of several systems, which may lack different languages.
+    """
+    found = {point.code: point for one in series for point in one.points}
+    return list(by_training_size(found.values()))

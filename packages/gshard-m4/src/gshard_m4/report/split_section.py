@@ -1,0 +1,114 @@
+"""Everything about one split but its examples: headline, groups, pictures, table, experts."""
+
+from html import escape
+
+from gshard_m4.evaluation.experts import Experts
+from gshard_m4.evaluation.scores import LanguageScores, Metric, Scores, SplitScores
+from gshard_m4.report.columns import value_of
+from gshard_m4.report.groups import group_tables
+from gshard_m4.report.headline import extremes, figures, notes, ranking_chart
+from gshard_m4.report.heat_map import Row, heat_map
+from gshard_m4.report.scatter_picture import scatter_picture
+from gshard_m4.report.score_table import score_table
+from gshard_m4.report.series import Point, Series
+from gshard_m4.report.trend_picture import trend_picture
+
+
+def split_section(
+    scores: Scores, split: SplitScores, experts: Experts | None, *, number: int
+) -> str:
+    """The section as HTML; `number` begins the ids inside it."""
+    return "\n".join(
+        [
+            f'<section id="set-{escape(split.name)}"><h2>{escape(split.title)}</h2>',
+            f"<p>{escape(split.shows)}</p>" if split.shows else "",
+            figures(scores, split),
+            notes(scores, split),
+            group_tables(scores, split),
+            _pictures(scores, split, number) or ranking_chart(scores, split),
+            extremes(scores, split),
+            score_table(scores, split),
+            _experts(split, experts, number),
+            "</section>",
+        ]
+    )
+
+
+def drawn_metrics(scores: Scores) -> list[Metric]:
+    """The metrics with pictures: the leading one and BLEU."""
+    leading = scores.leading
+    keys = ([leading.key] if leading else []) + ["bleu"]
+    return [metric for key in dict.fromkeys(keys) for metric in scores.metrics if metric.key == key]
+
+
+def series_of(split: SplitScores, key: str, name: str = "") -> Series:
+    """The languages behind the averages with their values of `key`, ready to be drawn."""
+    sizes = {band.name: band.macro.languages for band in split.bands}
+    points = []
+    for one in split.quoted:
+        value = value_of(one, key)
+        if value is not None:
+            band = f"{one.band} ({sizes[one.band]})" if one.band in sizes else ""
+            points.append(Point(one.code, one.name, value, one.train_rows, band))
+    return Series(name, tuple(points))
+
+
+def expert_rows(experts: Experts, layer: int, languages: list[LanguageScores]) -> list[Row]:
+    """The shares of every recorded language in one layer: scored ones first, in their order."""
+    names = {one.code: one.name for one in languages if one.code in experts.languages}
+    names |= {code: code for code in experts.languages if code not in names}
+    return [Row(code, name, experts.languages[code][layer]) for code, name in names.items()]
+
+
+def by_size(split: SplitScores) -> list[LanguageScores]:
+    """Languages in the order of the table: most training text first, else the best first."""
+    return sorted(split.languages, key=lambda one: (one.train_rows is None, -(one.train_rows or 0)))
+
+
+def _pictures(scores: Scores, split: SplitScores, number: int) -> str:
+    """Trend and scatter of the leading metric, then those of BLEU, folded."""
+    found = [_metric_pictures(scores, split, metric, number) for metric in drawn_metrics(scores)]
+    found = [pictures for pictures in found if pictures]
+    return "\n".join(found)
+
+
+def _metric_pictures(scores: Scores, split: SplitScores, metric: Metric, number: int) -> str:
+    delta = series_of(split, f"delta_{metric.key}")
+    score = series_of(split, metric.key)
+    difference = bool(delta.points)
+    main = [delta if difference else score]
+    key = f"p{number}-{metric.key}"
+    trend = trend_picture(main, key=f"{key}-t", measure=metric.title, difference=difference)
+    if not trend:
+        return ""
+    raw = trend_picture(
+        main, key=f"{key}-r", measure=metric.title, difference=difference, smooth=False
+    )
+    scatter = scatter_picture([score], key=f"{key}-s", measure=metric.title)
+    name = escape(metric.title)
+    against = f" against {escape(scores.baseline.name)}" if difference and scores.baseline else ""
+    pictures = (
+        f"{trend}<details><summary><span class='name'>Without smoothing</span></summary>"
+        f"<div>{raw}</div></details><h3>{name} against training text</h3>{scatter}"
+    )
+    title = f"{'Δ ' if difference else ''}{name}{against}, from most training text to least"
+    if metric == scores.leading:
+        return f"<h3>{title}</h3>{pictures}"
+    return (
+        f"<details class='more'><summary><span class='name'>{title}</span></summary>"
+        f"<div>{pictures}</div></details>"
+    )
+
+
+def _experts(split: SplitScores, experts: Experts | None, number: int) -> str:
+    if experts is None or not experts.languages:
+        return ""
+    maps = []
+    for layer, name in enumerate(experts.layers):
+        rows = expert_rows(experts, layer, by_size(split))
+        picture = heat_map(rows, key=f"e{number}-{layer}", layer=name)
+        maps.append(
+            f"<details{' open' if layer == 0 else ''} class='experts'><summary><span class='name'>"
+            f"{escape(name)}</span></summary><div>{picture}</div></details>\n"
+        )
+    return f"<h3>Which experts a language uses</h3>{''.join(maps)}"
