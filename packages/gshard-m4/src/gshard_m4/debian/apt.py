@@ -1,0 +1,155 @@
+"""Packages and their indexes from a Debian archive, with a private state folder.
+
+The system's own package lists, cache and installed packages are left alone; its sources and keys
+are used. Nothing is installed.
+"""
+
+import dataclasses
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from gshard_m4.input_error import InputError
+
+NEEDED = ("apt-get", "apt-cache", "dpkg-deb")
+_AT_ONCE = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """A package as the archive's index describes it; `file` is its name once downloaded."""
+
+    name: str
+    version: str
+    architecture: str
+    bytes: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """The name that apt-get gives to the download."""
+        return f"{self.name}_{self.version.replace(':', '%3a')}_{self.architecture}.deb"
+
+
+class Apt:
+    """apt's commands over a state folder of our own.
+
+    Raises:
+        InputError: where a command is missing on this system, or fails.
+    """
+
+    def __init__(self, state: Path):
+        missing = [command for command in NEEDED if shutil.which(command) is None]
+        if missing:
+            raise InputError(
+                [
+                    f"--source=debian needs {', '.join(missing)}, found only on Debian and systems"
+                    " made from it; run it there (a Debian container will do), copy the result, and"
+                    " use --source=tsv here"
+                ]
+            )
+        self.lists = state / "lists"
+        for folder in ("lists/partial", "cache/archives/partial"):
+            (state / folder).mkdir(parents=True, exist_ok=True)
+        status = state / "status"
+        status.touch()
+        # GzipIndexes: the readers take the indexes as plain text. The sandbox user could not write
+        # to folders of the user who asked.
+        self._options = [
+            f"-oDir::State={state}",
+            f"-oDir::State::status={status}",
+            f"-oDir::Cache={state / 'cache'}",
+            "-oAcquire::GzipIndexes=false",
+            "-oAPT::Sandbox::User=root",
+        ]
+
+    def update(self, description_languages: Sequence[str]) -> None:
+        """Downloads the indexes, with descriptions in the languages."""
+        # In a configuration file the list would be joined to the system's, which may say "none".
+        languages = f"-oAcquire::Languages={','.join(description_languages)}"
+        self._run(["apt-get", "-qq", "update", languages])
+
+    def names(self) -> list[str]:
+        """The names of all packages of the archive."""
+        return self._run(["apt-cache", "pkgnames"]).split()
+
+    def describe(self, names: Iterable[str]) -> dict[str, Package]:
+        """Version, size and hash of the packages that the archive has."""
+        wanted = list(names)
+        if not wanted:
+            return {}
+        text = self._run(["apt-cache", "show", "--no-all-versions", *wanted], may_fail=True)
+        found = (_package(stanza) for stanza in text.split("\n\n") if stanza.strip())
+        return {package.name: package for package in found if package is not None}
+
+    def download(
+        self, packages: Collection[Package], folder: Path, done: Callable[[Package], None]
+    ) -> list[Package]:
+        """Downloads packages that are not there with their hash; returns those that failed."""
+        folder.mkdir(parents=True, exist_ok=True)
+        absent = []
+        for package in packages:
+            if is_whole(package, folder):
+                done(package)
+            else:
+                (folder / package.file).unlink(missing_ok=True)
+                absent.append(package)
+        failed = []
+        for batch in _batches(absent):
+            self._download(batch, folder)
+            for package in batch:
+                if not is_whole(package, folder):
+                    self._download([package], folder)
+                if is_whole(package, folder):
+                    done(package)
+                else:
+                    failed.append(package)
+        return failed
+
+    def _download(self, packages: Sequence[Package], folder: Path) -> None:
+        names = [f"{package.name}={package.version}" for package in packages]
+        self._run(["apt-get", "-qq", "download", *names], may_fail=True, folder=folder)
+
+    def _run(
+        self, command: Sequence[str], *, may_fail: bool = False, folder: Path | None = None
+    ) -> str:
+        whole = [command[0], *self._options, *command[1:]]
+        result = subprocess.run(whole, capture_output=True, text=True, cwd=folder, check=False)
+        if result.returncode and not may_fail:
+            said = [line for line in result.stderr.split("\n") if line.strip()]
+            raise InputError(
+                [f"{' '.join(command[:3])} failed: {line}" for line in said[-3:]]
+                or [f"{' '.join(command[:3])} failed with exit code {result.returncode}"]
+            )
+        return result.stdout
+
+
+def is_whole(package: Package, folder: Path) -> bool:
+    """Whether the package's file is there with its size and hash."""
+    path = folder / package.file
+    if not path.is_file() or path.stat().st_size != package.bytes:
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == package.sha256
+
+
+def _package(stanza: str) -> Package | None:
+    fields = dict(re.findall(r"^([\w-]+): (.*)$", stanza, re.MULTILINE))
+    try:
+        return Package(
+            name=fields["Package"],
+            version=fields["Version"],
+            architecture=fields["Architecture"],
+            bytes=int(fields["Size"]),
+            sha256=fields["SHA256"],
+        )
+    except KeyError:
+        return None
+
+
+def _batches(packages: Sequence[Package]) -> Iterator[Sequence[Package]]:
+    for start in range(0, len(packages), _AT_ONCE):
+        yield packages[start : start + _AT_ONCE]

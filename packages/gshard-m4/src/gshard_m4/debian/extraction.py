@@ -1,0 +1,164 @@
+"""One package's pairs, cleaned, in one file: a gzip member a language, and what was counted."""
+
+import dataclasses
+import gzip
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gshard_m4 import scripts
+from gshard_m4.debian.archive import COPYRIGHT, File, files
+from gshard_m4.debian.cleaning import Cleaner
+from gshard_m4.debian.locales import language_of
+from gshard_m4.debian.packages import COLLECTIONS, DESCRIPTIONS, Collection
+from gshard_m4.debian.readers import READERS
+from gshard_m4.languages import Language
+from gshard_m4.writing import write_all
+
+RULES = 1
+"""Changes whenever the same packages would give other pairs: extractions of old are done again."""
+
+_SCRIPT_SAMPLE = 100_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One package to read: its collection's name, its files and those with the English side."""
+
+    name: str
+    collection: str
+    inputs: tuple[Path, ...]
+    english: tuple[Path, ...]
+    output: Path
+    fingerprint: str
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the output is there, of these inputs and these rules."""
+        try:
+            found = json.loads(self.report.read_text("utf-8"))
+        except (OSError, ValueError):
+            return False
+        return found["fingerprint"] == self.fingerprint and found["rules"] == RULES
+
+    @property
+    def report(self) -> Path:
+        """Where counts are; written last."""
+        return self.output.with_suffix(".json")
+
+
+def extract(job: Job) -> str:
+    """Reads a package and writes its pairs; returns its name."""
+    collection = next(c for c in (*COLLECTIONS, DESCRIPTIONS) if c.name == job.collection)
+    copyright_files: list[bytes] = []
+    unreadable: list[str] = []
+    translations = READERS[collection.reader](
+        _members(job.inputs, collection, copyright_files),
+        _members(job.english, collection, []),
+        unreadable.append,
+    )
+    cleaner, unknown, read = Cleaner(), Counter[str](), 0
+    pairs: dict[Language, dict[tuple[str, str], None]] = defaultdict(dict)
+    for locale, english, text in translations:
+        language = language_of(locale, mediawiki=collection.reader == "mediawiki")
+        if language is None:
+            unknown[locale] += 1
+            continue
+        read += 1
+        pair = cleaner.pair(english, text) if text else None
+        if pair:
+            pairs[language][pair] = None
+        elif not text:
+            cleaner.removed["empty"] += 1
+    content, members = _packed(_by_code(pairs), job.name)
+    kept = sum(map(len, pairs.values()))
+    cleaner.removed["duplicate"] = read - kept - cleaner.removed.total()
+    report = {
+        "package": job.name,
+        "collection": collection.name,
+        "fingerprint": job.fingerprint,
+        "rules": RULES,
+        "licence": sorted({one for text in copyright_files for one in licences(text)}),
+        "read": read,
+        "kept": kept,
+        "removed": {reason: n for reason, n in cleaner.removed.most_common() if n},
+        "unknown_locales": dict(unknown.most_common()),
+        "unreadable": unreadable,
+        "members": members,
+    }
+    outputs: dict[str, str | bytes] = {
+        job.output.name: content,
+        job.report.name: json.dumps(report, ensure_ascii=False, indent=1) + "\n",
+    }
+    if copyright_files:
+        outputs[f"{job.name}.copyright"] = b"\n".join(copyright_files)
+    job.report.unlink(missing_ok=True)
+    write_all(job.output.parent, outputs)
+    return job.name
+
+
+def licences(copyright_file: bytes) -> list[str]:
+    """The licences that a machine-readable copyright file names; none in any other."""
+    found = re.findall(rb"^License:[ \t]*(\S.*)$", copyright_file, re.MULTILINE)
+    return sorted({line.decode(errors="backslashreplace").strip() for line in found})
+
+
+def _members(
+    paths: Iterable[Path], collection: Collection, copyright_files: list[bytes]
+) -> Iterator[File]:
+    for path in paths:
+        if path.suffix != ".deb":
+            yield str(path), path.read_bytes()
+            continue
+        for name, content in files(path, collection.files):
+            if COPYRIGHT.search(name):
+                copyright_files.append(content)
+            else:
+                yield name, content
+
+
+def _by_code(
+    pairs: Mapping[Language, Mapping[tuple[str, str], None]],
+) -> dict[str, dict[tuple[str, str], None]]:
+    """Pairs by code, a catalogue in another script than its language's under the variant's."""
+    by_code: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
+    for language, found in pairs.items():
+        by_code[_code(language, found)].update(found)
+    return by_code
+
+
+def _code(language: Language, pairs: Iterable[tuple[str, str]]) -> str:
+    """The language's code, or that of another script where hardly anything is in its own.
+
+    Untranslated text is in Latin letters: that is no sign of a script.
+    """
+    sample, size = [], 0
+    for text, _ in pairs:
+        sample.append(text)
+        size += len(text)
+        if size > _SCRIPT_SAMPLE:
+            break
+    text = "\n".join(sample)
+    script = scripts.main_script(text)
+    is_other = (
+        script not in (None, "Latn", "Zzzz") and scripts.share_in(text, language.script) < 0.2
+    )
+    return f"{language.code.split('_')[0]}_{script}" if is_other else language.code
+
+
+def _packed(
+    by_code: Mapping[str, Iterable[tuple[str, str]]], origin: str
+) -> tuple[bytes, dict[str, Any]]:
+    """A gzip member for each language, and where each begins, its size and rows."""
+    blocks, members, at = [], {}, 0
+    for code, pairs in sorted(by_code.items()):
+        rows = sorted(pairs)
+        text = "".join(f"{source}\t{english}\t{origin}\n" for source, english in rows)
+        block = gzip.compress(text.encode(), 1, mtime=0)
+        members[code] = [at, len(block), len(rows)]
+        blocks.append(block)
+        at += len(block)
+    return b"".join(blocks), members

@@ -1,0 +1,92 @@
+"""Packages' pairs joined by language, and the record of where they are from."""
+
+import gzip
+import json
+import shutil
+from collections import Counter
+from collections.abc import Collection as Codes
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gshard_m4.debian.apt import Package
+from gshard_m4.debian.extraction import Job
+from gshard_m4.debian.packages import COLLECTIONS, DESCRIPTIONS
+
+RECORD = "debian.json"
+
+
+def merge(
+    jobs: Sequence[Job],
+    packages: Mapping[str, Package],
+    work: Path,
+    *,
+    codes: Codes[str],
+    missing: Sequence[str],
+    broken: Mapping[str, str],
+) -> Path:
+    """Writes the languages' files, packages in order of name; returns their folder."""
+    beside, folder = work / "pairs.partial", work / "pairs"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    reports = {job.name: json.loads(job.report.read_text("utf-8")) for job in jobs}
+    ordered = sorted(jobs, key=lambda job: job.name)
+    rows: Counter[str] = Counter()
+    for job in ordered:
+        for code, (_, _, count) in reports[job.name]["members"].items():
+            rows[code] += count
+    for code in sorted(rows.keys() & set(codes)):
+        with (beside / f"{code}.tsv").open("wb") as file:
+            for job in ordered:
+                if code in reports[job.name]["members"]:
+                    file.write(_member(job, reports[job.name]["members"][code]))
+    record = {
+        "sources": [_source(job, reports[job.name], packages) for job in ordered],
+        "languages": {code: rows[code] for code in sorted(codes)},
+        "other_languages": {c: n for c, n in rows.most_common() if c not in codes},
+        "read": sum(report["read"] for report in reports.values()),
+        "kept": rows.total(),
+        "removed": _sum(report["removed"] for report in reports.values()),
+        "unknown_locales": _sum(report["unknown_locales"] for report in reports.values()),
+        "unreadable": [line for report in reports.values() for line in report["unreadable"]],
+        "missing_packages": sorted(missing),
+        "broken_packages": dict(broken),
+    }
+    text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
+    (beside / RECORD).write_text(text, "utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    beside.replace(folder)
+    return folder
+
+
+def _member(job: Job, place: Sequence[int]) -> bytes:
+    at, size, _ = place
+    with job.output.open("rb") as file:
+        file.seek(at)
+        return gzip.decompress(file.read(size))
+
+
+def _source(job: Job, report: Mapping[str, Any], packages: Mapping[str, Package]) -> dict[str, Any]:
+    """A package as a source of a prepared directory's manifest."""
+    collection = next(c for c in (*COLLECTIONS, DESCRIPTIONS) if c.name == job.collection)
+    package = packages.get(job.name)
+    named = ", ".join(report["licence"])
+    return {
+        "kind": f"debian/{collection.name}",
+        "path": f"{job.name} {package.version}" if package else job.name,
+        "licence": named or collection.licence,
+        "licence_source": f"/usr/share/doc/{job.name}/copyright in the package"
+        if named
+        else "Debian Policy 2.2.1"
+        if collection is DESCRIPTIONS
+        else "debian/copyright of the source package",
+        "hash": f"sha256:{package.sha256}" if package else f"inputs:{job.fingerprint}",
+        "rows": report["kept"],
+    }
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total.most_common())
