@@ -1,0 +1,1 @@
+"""From parallel corpora as downloaded to a prepared directory."""

@@ -1,0 +1,157 @@
+"""Cleaning one pair: repaired text, or the reason why it is removed.
+
+Repaired, without removing the row: text to NFC, runs of white space to one space, HTML tags taken
+out, entities decoded, invisible characters taken out (zero-width space, direction marks, soft
+hyphen, byte order mark; not the joiners U+200C and U+200D, which are spelling in Persian or
+Malayalam).
+"""
+
+import dataclasses
+import html
+import re
+import unicodedata
+
+from gshard_m4 import scripts
+
+REASONS = {
+    "empty": "one side has no text",
+    "control characters": "control, private-use or replacement characters: broken encoding",
+    "markup": "braces, brackets or tags of markup that are left",
+    "no letters": "one side has no letter",
+    "too long": "one side is longer than max_characters",
+    "copy": "the source is the English, or has most of its words",
+    "wrong script": "the source is not mainly in the language's script, or the English in Latin",
+    "length ratio": "one side is too long for the other",
+    "duplicate": "the pair stands there already",
+    "near duplicate": "the pair stands there already, but for case, spaces and punctuation",
+    "held out source": "the source is one of a held-out set of its language",
+    "held out English": "the English is one of a held-out set of its language",
+    "held out English elsewhere": "the English is one of a held-out set of another language",
+}
+"""Every reason why a row is not in the prepared training text; rows count for the first only."""
+
+REPAIRS = ("HTML", "invisible characters", "Unicode form or spaces")
+
+# Scripts that need fewer characters than English, and how the pair's lengths may then differ.
+_DENSE = {"Hans", "Hant", "Jpan", "Kore", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"}
+_INVISIBLE = "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+_CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd\ue000-\uf8ff"
+_STRANGE = re.compile(f"[{_CONTROL}\ufdd0-\ufdef\ufffe\uffff]")
+_HIDDEN = re.compile(f"[{_INVISIBLE}]")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|<!--.*?-->")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_LETTER = re.compile("[A-Za-z]")
+_MARKUP = re.compile(r"</?[A-Za-z][^<>]*$|\{\{|\}\}|\[\[|\]\]|</")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cleaning:
+    """What is allowed in a pair.
+
+    Attributes:
+        max_characters: of each side.
+        max_ratio: of the two lengths in characters, with `ratio_slack` on top.
+        dense_ratio: the same where the script writes a word in few characters (Chinese, Thai, ...):
+            English may be this many times longer.
+        ratio_slack: characters by which one side may be longer in any case.
+        copied_share: of the English words, at least four, that the source may repeat.
+        script_weight: how much a letter of the language's script counts beside a Latin one (names
+            of products and people are Latin in any text).
+    """
+
+    max_characters: int = 1000
+    max_ratio: float = 3.0
+    dense_ratio: float = 8.0
+    ratio_slack: int = 12
+    copied_share: float = 0.65
+    script_weight: float = 1.5
+
+
+def repaired(text: str, repairs: set[str]) -> str:
+    """The text as it goes into the prepared files; adds to `repairs` what was done."""
+    if text.isascii() and "&" not in text and "<" not in text:
+        spaced = " ".join(text.split()) if "  " in text or not text.isprintable() else text.strip()
+        if spaced != text:
+            repairs.add(REPAIRS[2])
+        return spaced
+    if "<" in text or "&" in text:
+        plain = html.unescape(_TAG.sub(" ", text)) if _has_html(text) else text
+        if plain != text:
+            repairs.add(REPAIRS[0])
+            text = plain
+    visible = _HIDDEN.sub("", text)
+    if visible != text:
+        repairs.add(REPAIRS[1])
+    spaced = " ".join(unicodedata.normalize("NFC", visible).split())
+    if spaced != visible:
+        repairs.add(REPAIRS[2])
+    return spaced
+
+
+def _has_html(text: str) -> bool:
+    return _TAG.search(text) is not None or _ENTITY.search(text) is not None
+
+
+def fault(source: str, english: str, script: str, rules: Cleaning) -> str | None:
+    """The reason to remove a pair of repaired texts, None for one that is kept."""
+    if not source or not english:
+        return "empty"
+    if _is_strange(source) or _is_strange(english):
+        return "control characters"
+    if _has_markup(source) or _has_markup(english):
+        return "markup"
+    if len(source) > rules.max_characters or len(english) > rules.max_characters:
+        return "too long"
+    in_source, in_english = _counts(source), _counts(english)
+    if not in_source or not in_english:
+        return "no letters"
+    if _is_copy(source, english, rules):
+        return "copy"
+    if not _is_in(in_source, script, rules) or not _is_in(in_english, "Latn", rules):
+        return "wrong script"
+    return None if _ratio_fits(len(source), len(english), script, rules) else "length ratio"
+
+
+def _counts(text: str) -> dict[str, int]:
+    """Letters by script; of plain ASCII only whether it has any, which is much faster."""
+    if text.isascii():
+        return {"Latn": 1} if _LETTER.search(text) else {}
+    return scripts.script_counts(text)
+
+
+def _is_strange(text: str) -> bool:
+    return not text.isprintable() and _STRANGE.search(text) is not None
+
+
+def _has_markup(text: str) -> bool:
+    return any(c in text for c in "<{[") and _MARKUP.search(text) is not None
+
+
+def _is_copy(source: str, english: str, rules: Cleaning) -> bool:
+    """The same text, or at least four English words of which the source has nearly all."""
+    a, b = source.casefold(), english.casefold()
+    if a == b:
+        return True
+    words = b.split()
+    if len(words) < 4:
+        return False
+    there = set(a.split())
+    return sum(word in there for word in words) > rules.copied_share * len(words)
+
+
+def _is_in(counts: dict[str, int], script: str, rules: Cleaning) -> bool:
+    """The script outweighs Latin names, and all other scripts together."""
+    if len(counts) == 1 and script in counts:
+        return True
+    parts = scripts.JOINED.get(script, (script,))
+    own = sum(counts.get(part, 0) for part in parts)
+    latin = counts.get("Latn", 0) if script != "Latn" else 0
+    other = sum(counts.values()) - own - latin
+    weight = 2 * rules.script_weight if script in scripts.JOINED else rules.script_weight
+    return own * weight >= latin and own > other
+
+
+def _ratio_fits(source: int, english: int, script: str, rules: Cleaning) -> bool:
+    longest = rules.dense_ratio if script in _DENSE else rules.max_ratio
+    slack = rules.ratio_slack
+    return english <= longest * source + slack and source <= rules.max_ratio * english + slack

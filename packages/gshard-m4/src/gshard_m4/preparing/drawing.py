@@ -1,0 +1,69 @@
+"""Held-out sets drawn from text that has none.
+
+A pair is drawn for the hash of its English: the lowest hashes are, the odd ones for the test set and
+the even ones for validation. So the sets do not depend on the order of the text, and languages that
+share English get the same sentences where they have them.
+"""
+
+import heapq
+from typing import NamedTuple
+
+from gshard_m4.preparing.settings import Settings
+
+DRAWN_SPLITS = ("validation", "test")
+
+
+class Keyed(NamedTuple):
+    """A cleaned pair with the keys of the pair and of its two sides."""
+
+    pair: int
+    source_key: int
+    english_key: int
+    source: str
+    english: str
+    origin: str
+
+
+def drawn_split(english_key: int) -> str:
+    """The held-out set that a pair may be drawn for."""
+    return DRAWN_SPLITS[english_key & 1]
+
+
+def may_be_drawn(row: Keyed, settings: Settings) -> bool:
+    """Whether a pair is a sentence long enough to be held out."""
+    return len(row.english.split()) >= settings.min_words
+
+
+def sizes(settings: Settings, rows: int) -> dict[str, int]:
+    """How many pairs of each set are drawn from a number of cleaned pairs."""
+    return {
+        "validation": min(settings.validation_size, round(settings.validation_share * rows)),
+        "test": min(settings.test_size, round(settings.test_share * rows)),
+    }
+
+
+class Lowest:
+    """The pairs with the lowest English keys, one for each key, of all that were added."""
+
+    def __init__(self, size: int):
+        self._size = size
+        self._rows: dict[int, Keyed] = {}
+        self._highest: list[int] = []
+
+    def add(self, row: Keyed) -> None:
+        """Adds a pair; of pairs with one English the one with the lowest pair key stays."""
+        key = row.english_key
+        earlier = self._rows.get(key)
+        if earlier is not None:
+            if row.pair < earlier.pair:
+                self._rows[key] = row
+        elif len(self._rows) < self._size:
+            heapq.heappush(self._highest, -key)
+            self._rows[key] = row
+        elif self._size and key < -self._highest[0]:
+            del self._rows[-heapq.heapreplace(self._highest, -key)]
+            self._rows[key] = row
+
+    def rows(self, size: int) -> list[Keyed]:
+        """The `size` lowest, in order."""
+        return [self._rows[key] for key in sorted(self._rows)[:size]]

@@ -1,0 +1,158 @@
+"""The second pass over one language: duplicates and held-out sentences go, shards are written."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from gshard_m4.prepared import LanguageEntry, ShardEntry, ShardWriter, SplitEntry, shard_name
+from gshard_m4.preparing.clean_language import Cleaned, HeldRows, read_held
+from gshard_m4.preparing.drawing import DRAWN_SPLITS, Keyed
+from gshard_m4.preparing.held_out import HeldOut, filtered
+from gshard_m4.preparing.processes import count_rows
+from gshard_m4.preparing.spool import read_spool, spool_file
+from gshard_m4.writing import write_all
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishTask:
+    """One language to finish.
+
+    Attributes:
+        cleaned: of the first pass.
+        name: of the language.
+        script: of the language.
+        folder: of the first pass.
+        output: the prepared directory.
+        everywhere: file of all languages' held-out English keys, sorted.
+        everywhere_hash: what identifies them.
+        kept_out: keys of further held-out sources, and of further held-out English.
+        across_languages: whether English held out for other languages is removed.
+        done: where the entry goes when all is written.
+    """
+
+    cleaned: Cleaned
+    name: str
+    script: str
+    folder: Path
+    output: Path
+    everywhere: Path
+    everywhere_hash: str
+    kept_out: tuple[frozenset[int], frozenset[int]]
+    across_languages: bool
+    done: Path
+
+
+def finish_language(task: FinishTask) -> LanguageEntry:
+    """Writes a language's shards and then its entry of the manifest."""
+    given, drawn = read_held(task.folder)
+    held = held_out(task, given, drawn)
+    code, count = task.cleaned.code, task.cleaned.shards
+    removed = Counter(task.cleaned.removed)
+    shards, moved = [], 0
+    for number in range(count):
+        rows = list(read_spool(spool_file(task.folder, number)))
+        kept, why, in_drawn = filtered(rows, held)
+        removed.update(why)
+        moved += in_drawn
+        shards.append(write_shard(task.output, shard_name(code, "train", number, count), kept))
+        count_rows(len(rows))
+    splits = {"train": _entry(shards)} if count else {}
+    splits |= write_held(task.output, code, given, drawn)
+    entry = language_entry(task, splits, removed)
+    _check_counts(entry, moved, drawn)
+    saved = {"inputs": task.cleaned.inputs, "everywhere": task.everywhere_hash}
+    saved |= {"entry": dataclasses.asdict(entry)}
+    write_all(task.done.parent, {task.done.name: json.dumps(saved)})
+    return entry
+
+
+def held_out(task: FinishTask, given: HeldRows, drawn: HeldRows) -> HeldOut:
+    """What the training text of a language must not have."""
+    rows = [row for sets in (given, drawn) for rows_ in sets.values() for row in rows_]
+    everywhere = np.load(task.everywhere) if task.across_languages else np.empty(0, np.uint64)
+    return HeldOut(
+        frozenset(row.source_key for row in rows) | task.kept_out[0],
+        frozenset(row.english_key for row in rows) | task.kept_out[1],
+        everywhere,
+        frozenset((row.source, row.english) for rows_ in drawn.values() for row in rows_),
+    )
+
+
+def write_held(output: Path, code: str, given: HeldRows, drawn: HeldRows) -> dict[str, SplitEntry]:
+    """Writes the validation and test sets that a language has; in the order of the source."""
+    splits = {}
+    for split in DRAWN_SPLITS:
+        rows = [*given.get(split, []), *drawn.get(split, [])]
+        if rows:
+            splits[split] = _entry([write_shard(output, shard_name(code, split, 0, 1), rows)])
+    return splits
+
+
+def write_shard(output: Path, name: str, rows: Iterable[Keyed]) -> ShardEntry:
+    """Writes one file."""
+    with ShardWriter(output / name) as writer:
+        for row in rows:
+            writer.write(row.source, row.english, row.origin)
+    return ShardEntry(file=name, rows=writer.rows, sha256=writer.sha256, bytes=writer.bytes)
+
+
+def language_entry(
+    task: FinishTask, splits: dict[str, SplitEntry], removed: Counter[str]
+) -> LanguageEntry:
+    """The language's part of the manifest."""
+    return LanguageEntry(
+        name=task.name,
+        script=task.script,
+        splits=splits,
+        removed={reason: removed[reason] for reason in sorted(removed)},
+        kept=sum(split.rows for split in splits.values()),
+        read=task.cleaned.read,
+    )
+
+
+def finished(done: Path, inputs: str, everywhere: str, output: Path) -> LanguageEntry | None:
+    """The entry of an earlier run with the same input and held-out sets, its files there."""
+    try:
+        saved = json.loads(done.read_text())
+    except FileNotFoundError:
+        return None
+    if (saved["inputs"], saved["everywhere"]) != (inputs, everywhere):
+        return None
+    entry = entry_from(saved["entry"])
+    shards = [shard for split in entry.splits.values() for shard in split.shards]
+    there = all(_size(output / shard.file) == shard.bytes for shard in shards)
+    return entry if there else None
+
+
+def entry_from(saved: dict) -> LanguageEntry:
+    """A language's entry from its JSON."""
+    splits = {
+        split: SplitEntry(
+            rows=found["rows"], shards=tuple(ShardEntry(**shard) for shard in found["shards"])
+        )
+        for split, found in saved["splits"].items()
+    }
+    return LanguageEntry(**{**saved, "splits": splits})
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else -1
+
+
+def _entry(shards: list[ShardEntry]) -> SplitEntry:
+    return SplitEntry(rows=sum(shard.rows for shard in shards), shards=tuple(shards))
+
+
+def _check_counts(entry: LanguageEntry, moved: int, drawn: HeldRows) -> None:
+    """Every row that was read is kept or counted as removed: anything else is a fault of ours."""
+    total = entry.kept + sum(entry.removed.values())
+    wanted = sum(len(rows) for rows in drawn.values())
+    if total != entry.read or moved != wanted:
+        raise AssertionError(
+            f"{entry.name}: {entry.read} rows read, {total} accounted for; {wanted} drawn, {moved}"
+            " of them met again"
+        )

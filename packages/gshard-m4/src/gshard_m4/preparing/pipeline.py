@@ -1,0 +1,237 @@
+"""Preparing a corpus on one machine, from a plan to a manifest.
+
+    survey   every file is read once: hash, lines, UTF-8, sides of equal length, direction
+    clean    each language: rows are cleaned, put into files by key, held-out sets drawn
+    finish   each language: duplicates and held-out sentences go, shards are written
+    manifest
+
+Languages are independent but for the held-out English of all, which stands between the last two.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gshard_m4 import sources
+from gshard_m4.input_error import InputError
+from gshard_m4.languages import find
+from gshard_m4.prepared import LanguageEntry, Manifest, SourceEntry
+from gshard_m4.preparing import finish_language as finishing
+from gshard_m4.preparing.clean_language import (
+    Cleaned,
+    CleanTask,
+    clean_language,
+    read_cleaned,
+    read_english,
+)
+from gshard_m4.preparing.finish_language import FinishTask, finish_language
+from gshard_m4.preparing.held_out import union
+from gshard_m4.preparing.keep_out import KeptOut
+from gshard_m4.preparing.plan import Plan, Source
+from gshard_m4.preparing.processes import run_all
+from gshard_m4.preparing.settings import Settings
+from gshard_m4.preparing.state import Work, digest, same_as_finished
+from gshard_m4.preparing.survey import FileSurvey, part_faults, part_rows, survey_file
+from gshard_m4.sources import File, Part
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What a run made: the manifest, each language's first pass, and whether it was there."""
+
+    manifest: Manifest
+    cleaned: Mapping[str, Cleaned]
+    was_there: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Surveyed:
+    """A plan whose files were read once.
+
+    Attributes:
+        files: what was found of each.
+        rows: code -> rows of the language, about.
+        inputs: code -> what identifies the language's input.
+    """
+
+    files: Mapping[File, FileSurvey]
+    rows: Mapping[str, int]
+    inputs: Mapping[str, str]
+
+
+def survey(plan: Plan, settings: Settings, *, processes: int, quiet: bool = False) -> Surveyed:
+    """Reads every file of a plan once.
+
+    Raises:
+        InputError: everything that is wrong with the files.
+    """
+    files = sorted(plan.files, key=lambda file: -file.path.stat().st_size)
+    found = run_all(
+        survey_file, files, processes=processes, title="reading", rows=0, unit="files", quiet=quiet
+    )
+    by_file = dict(zip(files, found, strict=True))
+    faults = [fault for file in sorted(files) for fault in by_file[file].faults]
+    for parts in plan.languages.values():
+        for part in parts:
+            faults.extend(part_faults(part, by_file))
+    if faults:
+        raise InputError(faults)
+    rows = {
+        code: sum(part_rows(part, by_file) for part in parts)
+        for code, parts in plan.languages.items()
+    }
+    inputs = {
+        code: digest([settings.flat(), *(_identity(part, by_file) for part in parts)])
+        for code, parts in plan.languages.items()
+    }
+    return Surveyed(by_file, rows, inputs)
+
+
+def _identity(part: Part, files: Mapping[File, FileSurvey]) -> list[Any]:
+    """Everything about a part that decides its rows; not where its files are."""
+    hashes = [files[file].sha256 for file in part.files]
+    return [part.kind, part.split, part.reader, part.columns, part.origin, part.swapped, *hashes]
+
+
+def prepare(
+    plan: Plan,
+    surveyed: Surveyed,
+    settings: Settings,
+    output: Path,
+    *,
+    kept_out: KeptOut,
+    processes: int,
+    command: str,
+    name: str,
+    quiet: bool = False,
+) -> Prepared:
+    """Prepares a corpus; languages that an earlier, unfinished run has finished are kept.
+
+    Args:
+        plan: what to read.
+        surveyed: the plan's files.
+        settings: how.
+        output: where to.
+        kept_out: further held-out sets.
+        processes: how many work at a time.
+        command: the command line, for the manifest.
+        name: of the corpus, for people.
+        quiet: no progress bars.
+    """
+    all_settings = settings.flat() | {"keep_out": kept_out.identity}
+    inputs = digest([surveyed.inputs, [_source_identity(source) for source in plan.sources]])
+    earlier = same_as_finished(output, all_settings, inputs)
+    if earlier is not None:
+        return Prepared(earlier, {}, was_there=True)
+    work = Work(output)
+    work.begin({"settings": all_settings})
+    cleaned = _clean_all(plan, surveyed, settings, work, processes, quiet)
+    entries = _finish_all(plan, cleaned, settings, kept_out, work, processes, quiet)
+    manifest = Manifest(
+        name=name,
+        created_by=f"gshard-m4 {version('gshard-m4')}",
+        command=command,
+        settings=all_settings | {"inputs": inputs},
+        sources=tuple(source_entry(source, plan, surveyed) for source in plan.sources),
+        languages=entries,
+    )
+    return Prepared(manifest, cleaned)
+
+
+def source_entry(source: Source, plan: Plan, surveyed: Surveyed) -> SourceEntry:
+    """A source's part of the manifest; its hash is over names and contents of the files read."""
+    layout = sources.BY_KIND.get(source.kind)
+    files = [file for file in plan.files if _is_below(file.path, source.path)]
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(f"{file.name}\t{surveyed.files[file].sha256}\n".encode())
+    return SourceEntry(
+        kind=source.kind,
+        path=str(source.path),
+        licence=source.licence or (layout.licence if layout else "unknown"),
+        licence_source="--licence" if source.licence else (layout.licence_source if layout else ""),
+        hash=whole.hexdigest(),
+    )
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return path == folder or folder in path.parents
+
+
+def _source_identity(source: Source) -> list[str]:
+    return [source.kind, source.licence]
+
+
+def _clean_all(
+    plan: Plan, surveyed: Surveyed, settings: Settings, work: Work, processes: int, quiet: bool
+) -> dict[str, Cleaned]:
+    """The first pass over every language that has not been through it, or has not been finished."""
+    found: dict[str, Cleaned] = {}
+    tasks = []
+    for code, parts in plan.languages.items():
+        earlier = read_cleaned(work.cleaned(code))
+        if earlier is not None and earlier.inputs == surveyed.inputs[code]:
+            found[code] = earlier
+            continue
+        tasks.append(_clean_task(code, parts, surveyed, settings, work))
+    tasks.sort(key=lambda task: -surveyed.rows[task.code])
+    rows = sum(surveyed.rows[task.code] for task in tasks)
+    for task in tasks:
+        work.done(task.code).unlink(missing_ok=True)
+    new = run_all(
+        clean_language, tasks, processes=processes, title="cleaning", rows=rows, quiet=quiet
+    )
+    found |= {cleaned.code: cleaned for cleaned in new}
+    return {code: found[code] for code in plan.languages}
+
+
+def _clean_task(
+    code: str, parts: Sequence[Part], surveyed: Surveyed, settings: Settings, work: Work
+) -> CleanTask:
+    training = sum(part_rows(part, surveyed.files) for part in parts if part.split == "train")
+    return CleanTask(
+        code, tuple(parts), work.cleaned(code), settings, surveyed.inputs[code],
+        settings.shards(training),
+    )  # fmt: skip
+
+
+def _finish_all(
+    plan: Plan,
+    cleaned: Mapping[str, Cleaned],
+    settings: Settings,
+    kept_out: KeptOut,
+    work: Work,
+    processes: int,
+    quiet: bool,
+) -> dict[str, LanguageEntry]:
+    """The second pass over every language that has not been through it with these held-out sets."""
+    everywhere = union([read_english(work.cleaned(code)) for code in cleaned] + [kept_out.english])
+    np.save(work.everywhere, everywhere)
+    identity = digest([hashlib.sha256(everywhere.tobytes()).hexdigest(), kept_out.identity])
+    entries: dict[str, LanguageEntry] = {}
+    tasks = []
+    for code, one in cleaned.items():
+        done = finishing.finished(work.done(code), one.inputs, identity, work.output)
+        if done is not None:
+            entries[code] = done
+            continue
+        language = find(code, variants=True, others=True)
+        tasks.append(
+            FinishTask(
+                one, language.name, language.script, work.cleaned(code), work.output,
+                work.everywhere, identity, kept_out.of(code), settings.across_languages,
+                work.done(code),
+            )
+        )  # fmt: skip
+    tasks.sort(key=lambda task: -task.cleaned.cleaned)
+    rows = sum(task.cleaned.cleaned for task in tasks)
+    written = run_all(
+        finish_language, tasks, processes=processes, title="writing", rows=rows, quiet=quiet
+    )
+    entries |= {task.cleaned.code: entry for task, entry in zip(tasks, written, strict=True)}
+    return {code: entries[code] for code in plan.languages}

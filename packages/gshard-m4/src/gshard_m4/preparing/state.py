@@ -1,0 +1,135 @@
+"""What an output folder holds already: nothing, an unfinished run, or a prepared directory.
+
+An unfinished run is in `.prepare`: `run.json` says what it is of, `cleaned/<code>` are languages
+through the first pass, `done/<code>.json` those through the second. Every one of them appears when
+it is whole, so a run can be ended at any time and goes on from there.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gshard_m4.input_error import InputError
+from gshard_m4.prepared import MANIFEST, Manifest, parse_manifest
+from gshard_m4.writing import write_all
+
+WORK = ".prepare"
+_RUN = "run.json"
+
+
+class Work:
+    """The folder of an unfinished run, inside the output."""
+
+    def __init__(self, output: Path):
+        self.output, self.folder = output, output / WORK
+
+    def cleaned(self, code: str) -> Path:
+        """The folder of a language's first pass."""
+        return self.folder / "cleaned" / code
+
+    def done(self, code: str) -> Path:
+        """The file of a language's second pass."""
+        return self.folder / "done" / f"{code}.json"
+
+    @property
+    def everywhere(self) -> Path:
+        """The English keys of all held-out sets."""
+        return self.folder / "held_out_english.npy"
+
+    def begin(self, run: Mapping[str, Any]) -> None:
+        """Notes what the run is of."""
+        write_all(self.folder, {_RUN: json.dumps(run)})
+
+    def end(self) -> None:
+        """Removes what an unfinished run needs."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def digest(value: Any) -> str:
+    """A short hash of anything that JSON can hold."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def check_output(output: Path, settings: Mapping[str, Any], *, restart: bool) -> None:
+    """Whether the output may be written, before anything is read.
+
+    Raises:
+        InputError: it is something else than an output, or was begun with other settings.
+    """
+    if output.exists() and not output.is_dir():
+        raise InputError([f"--output={output} is a file; give a folder"])
+    if not output.exists() or restart:
+        _check_is_ours(output)
+        return
+    _check_is_ours(output)
+    earlier = _earlier_settings(output)
+    if earlier is not None:
+        differences = _differences(earlier, settings)
+        if differences:
+            raise InputError(
+                [f"--output={output} was made with other settings: {'; '.join(differences)}. Give"
+                 " another --output, the same settings, or --restart to make it anew"]
+            )  # fmt: skip
+
+
+def same_as_finished(output: Path, settings: Mapping[str, Any], inputs: str) -> Manifest | None:
+    """The manifest of a finished directory of the same input; None where there is none.
+
+    Raises:
+        InputError: the directory is finished, of another input.
+    """
+    path = output / MANIFEST
+    if not path.exists():
+        return None
+    manifest = parse_manifest(path.read_text(encoding="utf-8"), path)
+    if manifest.settings == {**settings, "inputs": inputs}:
+        return manifest
+    raise InputError(
+        [f"--output={output} is prepared from other input (or languages) than now; give another"
+         " --output, or --restart to make it anew"]
+    )  # fmt: skip
+
+
+def clear(output: Path) -> None:
+    """Removes an earlier run's manifest, unfinished state and shards; other files stay."""
+    path = output / MANIFEST
+    if path.exists():
+        manifest = parse_manifest(path.read_text(encoding="utf-8"), path)
+        path.unlink()
+        for language in manifest.languages.values():
+            for split in language.splits.values():
+                for shard in split.shards:
+                    (output / shard.file).unlink(missing_ok=True)
+    shutil.rmtree(output / WORK, ignore_errors=True)
+
+
+def _check_is_ours(output: Path) -> None:
+    if not output.is_dir() or not any(output.iterdir()):
+        return
+    if not (output / MANIFEST).exists() and not (output / WORK).exists():
+        there = ", ".join(sorted(path.name for path in output.iterdir())[:3])
+        raise InputError(
+            [f"--output={output} holds {there} and is no prepared directory; give a new folder"]
+        )
+
+
+def _earlier_settings(output: Path) -> dict[str, Any] | None:
+    if (path := output / MANIFEST).exists():
+        manifest = parse_manifest(path.read_text(encoding="utf-8"), path)
+        return {name: value for name, value in manifest.settings.items() if name != "inputs"}
+    if (path := output / WORK / _RUN).exists():
+        return json.loads(path.read_text())["settings"]
+    return None
+
+
+def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    names = sorted({*earlier, *now})
+    return [
+        f"{name} {earlier.get(name)!r}, now {now.get(name)!r}"
+        for name in names
+        if earlier.get(name) != now.get(name)
+    ]

@@ -1,0 +1,145 @@
+"""Files as downloaded: plain, compressed, or members of a zip archive, read as lines of UTF-8."""
+
+import bz2
+import contextlib
+import dataclasses
+import gzip
+import importlib
+import io
+import lzma
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from gshard_m4.input_error import InputError
+
+COMPRESSED = re.compile(r"\.(gz|xz|bz2|zst)$")
+_ARCHIVE = re.compile(r"\.(tar|tar\.(gz|xz|bz2|zst)|tgz|tbz2?|txz|7z|rar)$")
+_CHUNK = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class File:
+    """A file below the input folder; `member` is its name inside a zip archive, else ''.
+
+    `name` is the path below the input, with `/`, through the archive, without `.gz` and the like.
+    """
+
+    name: str
+    path: Path
+    member: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.member}" if self.member else str(self.path)
+
+
+def files_below(root: Path) -> tuple[list[File], list[str]]:
+    """Every file below a folder (or the one file that `root` is) by name, and archives in the way.
+
+    Zip archives are looked into. Tar archives cannot be read member by member without unpacking
+    all that comes before; each gives one line that says how to unpack it.
+    """
+    paths = [root] if root.is_file() else sorted(p for p in root.rglob("*") if p.is_file())
+    top = root.parent if root.is_file() else root
+    found, packed = [], []
+    for path in paths:
+        name = path.relative_to(top).as_posix()
+        if any(part.startswith(".") for part in name.split("/")):
+            continue
+        if _ARCHIVE.search(name):
+            packed.append(f"{path} is an archive; unpack it: tar xf {path} -C {path.parent}")
+        elif name.endswith(".zip"):
+            found.extend(_members(path, name))
+        else:
+            found.append(File(COMPRESSED.sub("", name), path))
+    return sorted(found), packed
+
+
+def _members(path: Path, name: str) -> Iterator[File]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if not info.is_dir():
+                    inside = COMPRESSED.sub("", info.filename)
+                    yield File(f"{name.removesuffix('.zip')}/{inside}", path, info.filename)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise InputError([f"{path} is no zip archive that can be read ({error})"]) from None
+
+
+@contextlib.contextmanager
+def open_binary(file: File) -> Iterator[BinaryIO]:
+    """The file's content, decompressed.
+
+    Raises:
+        InputError: the file cannot be opened, or what it is compressed with is not installed.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            if file.member:
+                archive = stack.enter_context(zipfile.ZipFile(file.path))
+                raw = stack.enter_context(archive.open(file.member))
+            else:
+                raw = stack.enter_context(file.path.open("rb"))
+            opened = _decompressed(raw, file.member or file.path.name)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise InputError([f"cannot read {file}: {error}"]) from None
+        yield stack.enter_context(contextlib.closing(opened))
+
+
+def _decompressed(raw, name: str) -> BinaryIO:
+    match = COMPRESSED.search(name)
+    kind = match.group(1) if match else ""
+    if kind == "gz":
+        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
+    if kind == "xz":
+        return lzma.LZMAFile(raw)  # type: ignore[return-value]
+    if kind == "bz2":
+        return bz2.BZ2File(raw)  # type: ignore[return-value]
+    if kind == "zst":
+        return _zstandard(name).ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    return raw
+
+
+def _zstandard(name: str):
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError:
+        message = f"{name} is compressed with zstd; pip install zstandard, or: unzstd {name}"
+        raise InputError([message]) from None
+
+
+def lines(file: File) -> Iterator[str]:
+    r"""The file's lines without their end. Only `\n` ends a line: U+2028 and U+0085 are text.
+
+    Raises:
+        InputError: a line is not UTF-8 (with its number), or the compressed data are damaged.
+    """
+    number = 0
+    try:
+        with open_binary(file) as opened:
+            for number, line in enumerate(io.BufferedReader(opened, _CHUNK), start=1):  # type: ignore[arg-type]
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield text.removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise InputError([not_utf8(file, number, error)]) from None
+    except DAMAGED as error:
+        raise InputError([damaged(file, number, error)]) from None
+
+
+DAMAGED = (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def damaged(file: File, number: int, error: BaseException) -> str:
+    """The fault of compressed data that break off or are wrong."""
+    return f"{file}: after line {number} the data are damaged ({error}); download the file again"
+
+
+def not_utf8(file: File, number: int, error: UnicodeDecodeError) -> str:
+    """The fault of a line that is not UTF-8."""
+    byte = error.object[error.start]
+    return (
+        f"{file} line {number}: byte 0x{byte:02x} is not UTF-8; convert the file first"
+        f" (iconv -f ENCODING -t UTF-8)"
+    )

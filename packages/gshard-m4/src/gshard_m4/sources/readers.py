@@ -1,0 +1,228 @@
+"""The rows of a part: (source, English, origin), in the order of its files."""
+
+import html
+import importlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gshard_m4.input_error import InputError
+from gshard_m4.languages import is_english
+from gshard_m4.sources.files import File, lines, open_binary
+from gshard_m4.sources.parts import Part
+
+Row = tuple[str, str, str]
+_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("source", "english"))
+_HEADER = {"source", "src", "target", "tgt", "trg", "english", "origin"}
+_NULL = re.compile(r"_ ?_ ?NULL ?_ ?_")
+_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.IGNORECASE)
+_PARQUET_BATCH = 4096
+
+
+def rows(part: Part) -> Iterator[Row]:
+    """The rows of a part; those of a matrix without the cells that are empty.
+
+    Raises:
+        InputError: a file cannot be read, a line is not what the layout says (with file and line),
+            or two sides differ in length.
+    """
+    if len(part.files) == 2:
+        pairs = _two_sides(part)
+    else:
+        pairs = _READERS[part.reader](part.files[0], part)
+    if part.swapped:
+        return ((english, source, origin or part.origin) for source, english, origin in pairs)
+    return ((source, english, origin or part.origin) for source, english, origin in pairs)
+
+
+def texts(file: File, part: Part) -> Iterator[str]:
+    """The texts of a file with one side."""
+    if part.reader == "lines":
+        return lines(file)
+    if part.reader == "sgm":
+        return _segments(file)
+    column = str(part.columns[0])
+    objects = _objects(file) if part.reader == "jsonl" else _parquet_objects(file, [column])
+    return (_field(row, (column,), file, n) for n, row in enumerate(objects, start=1))
+
+
+def _two_sides(part: Part) -> Iterator[Row]:
+    source_file, english_file = part.files
+    sources, english = texts(source_file, part), texts(english_file, part)
+    for number, (a, b) in enumerate(itertools.zip_longest(sources, english), start=1):
+        if a is None or b is None:
+            short, long = (source_file, english_file) if a is None else (english_file, source_file)
+            raise InputError(
+                [f"{part.language}: {short} ends before line {number}, {long} goes on; the two"
+                 " sides must have the same lines"]
+            )  # fmt: skip
+        yield a, b, ""
+
+
+def _segments(file: File) -> Iterator[str]:
+    """The segments of WMT's SGML, one a line, without its escapes."""
+    for line in lines(file):
+        for text in _SEGMENT.findall(line):
+            yield html.unescape(text).strip()
+
+
+def _tsv(file: File, part: Part) -> Iterator[Row]:
+    """Columns by number, or by the names in a first line that has only such; no quoting."""
+    source, english = (int(column) for column in part.columns)
+    origin = None if part.kind in ("nllb", "wmt") else 2
+    for number, line in enumerate(lines(file), start=1):
+        cells = line.split("\t")
+        if number == 1 and len(cells) > 1 and {c.casefold() for c in cells} <= _HEADER:
+            names = [cell.casefold() for cell in cells]
+            source, english = _columns_named(names, file)
+            origin = names.index("origin") if "origin" in names else None
+            continue
+        if len(cells) <= max(source, english):
+            raise InputError([_too_few(file, number, len(cells), max(source, english) + 1)])
+        more = origin is not None and len(cells) > origin
+        yield cells[source], cells[english], cells[origin] if more else ""  # type: ignore[index]
+
+
+def _columns_named(names: list[str], file: File) -> tuple[int, int]:
+    for source, english in (*_NAMES, ("src", "english")):
+        if source in names and english in names:
+            return names.index(source), names.index(english)
+    raise InputError([f"{file} line 1: columns {names}; name them source and target"])
+
+
+def _too_few(file: File, number: int, found: int, wanted: int) -> str:
+    return (
+        f"{file} line {number}: {found} column{'s' * (found != 1)} between tabs,"
+        f" at least {wanted} are needed"
+    )
+
+
+def _matrix(file: File, part: Part) -> Iterator[Row]:
+    """One language's column beside the English one; cells without a translation are no rows."""
+    source, english = (int(column) for column in part.columns)
+    width = 0
+    for number, line in enumerate(lines(file), start=1):
+        cells = line.split("\t")
+        if number == 1:
+            width = len(cells)
+            continue
+        if len(cells) != width:
+            raise InputError(
+                [f"{file} line {number}: {len(cells)} columns, the first line has {width}"]
+            )
+        if not _is_null(cells[source]) and not _is_null(cells[english]):
+            yield cells[source], cells[english], ""
+
+
+def _is_null(cell: str) -> bool:
+    return not cell or ("NULL" in cell and _NULL.search(cell) is not None)
+
+
+def _objects(file: File) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines(file), start=1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise InputError([f"{file} line {number}: no JSON ({error})"]) from None
+        if not isinstance(row, dict):
+            raise InputError([f"{file} line {number}: no JSON object but {type(row).__name__}"])
+        yield row
+
+
+def _parquet_objects(file: File, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    if file.member:
+        raise InputError([f"{file}: parquet inside an archive; unpack it first"])
+    parquet = _parquet()
+    opened = parquet.ParquetFile(file.path)
+    for batch in opened.iter_batches(_PARQUET_BATCH, columns=columns):
+        yield from batch.to_pylist()
+
+
+def _parquet():
+    try:
+        return importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        message = "parquet files need pyarrow: pip install 'gshard-m4[parquet]'"
+        raise InputError([message]) from None
+
+
+def parquet_rows(file: File) -> int:
+    """The number of rows of a parquet file."""
+    return _parquet().ParquetFile(file.path).metadata.num_rows
+
+
+def _jsonl(file: File, part: Part) -> Iterator[Row]:
+    return _from_objects(_objects(file), file, part)
+
+
+def _parquet_pairs(file: File, part: Part) -> Iterator[Row]:
+    return _from_objects(_parquet_objects(file), file, part)
+
+
+def _from_objects(objects: Iterator[dict[str, Any]], file: File, part: Part) -> Iterator[Row]:
+    source: tuple[str, ...] = ()
+    english: tuple[str, ...] = ()
+    for number, row in enumerate(objects, start=1):
+        if number == 1:
+            source, english = fields_of(row, file, part)
+        origin = row.get("origin")
+        yield (
+            _field(row, source, file, number),
+            _field(row, english, file, number),
+            origin if isinstance(origin, str) else "",
+        )
+
+
+def fields_of(
+    row: dict[str, Any], file: File, part: Part
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Where the first object of a file has its two sides.
+
+    Raises:
+        InputError: it has one side only, or names that are not known.
+    """
+    inside = row.get("translation")
+    names = inside if isinstance(inside, dict) else row
+    prefix = ("translation",) if isinstance(inside, dict) else ()
+    for source, english in _NAMES:
+        if source in names and english in names:
+            return (*prefix, source), (*prefix, english)
+    english_names = [name for name in names if is_english(name)]
+    if english_names and part.spelling in names:
+        return (*prefix, part.spelling), (*prefix, english_names[0])
+    given = ", ".join(list(names)[:8])
+    if "text" in names:
+        reason = "it has one text and no translation, so it is monolingual"
+    else:
+        reason = f"needs source and target, or {part.spelling} and en"
+    raise InputError([f"{file} line 1: has {given}; {reason}"])
+
+
+def _field(row: dict[str, Any], path: tuple[str, ...], file: File, number: int) -> str:
+    value: Any = row
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, str):
+        dotted = ".".join(path)
+        raise InputError([f"{file} line {number}: {dotted!r} is {json.dumps(value)}, no text"])
+    return value
+
+
+_READERS: dict[str, Callable[[File, Part], Iterator[Row]]] = {
+    "tsv": _tsv,
+    "matrix": _matrix,
+    "jsonl": _jsonl,
+    "parquet": _parquet_pairs,
+}
+
+
+def count_lines(file: File) -> int:
+    r"""The number of lines, a last one without `\n` included."""
+    total, last = 0, b"\n"
+    with open_binary(file) as opened:
+        while chunk := opened.read(1 << 20):
+            total += chunk.count(b"\n")
+            last = chunk[-1:]
+    return total + (last != b"\n")
