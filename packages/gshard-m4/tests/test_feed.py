@@ -1,3 +1,4 @@
+import hashlib
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from gshard_m4 import feed, mixture
+from gshard_m4.batches import Examples
 from gshard_m4.sample.corpus import corpus
 from gshard_m4.vocabulary import EOS, Vocabulary
 
@@ -73,9 +75,38 @@ def test_rows_are_pairs_of_the_training_text_cut_with_their_end_kept(make_feed):
     assert cut
 
 
+@pytest.mark.parametrize(
+    ("changed", "index", "sha256"),
+    [
+        (
+            {"task_feature_lengths": {"inputs": 12, "targets": 8}, "batch_size": 256, "seed": 0},
+            0,
+            "13993c8c024284aacf9f57407cf3b26deed43456f8d94ae316b6b9d7a0d66947",
+        ),
+        ({}, 70000, "67d26f6272ba1d2c5dce7d4d86fcac8c0a847d1f7b6e2dd3fc4cc6a79ea2179b"),
+        (
+            {"mixture_or_task_name": "m4_sample_de_en"},
+            0,
+            "0b5ec05c6326b05991228f918cfc0d65b9a5730913c3db4b52af77634ab738da",
+        ),
+    ],
+)
+def test_batches_of_the_sample_never_change(make_feed, changed, index, sha256):
+    # A run that is resumed with a later version goes on with the same batches.
+    made = make_feed(**changed)
+    made.set_state({"next_index": index})
+    digest = hashlib.sha256()
+    for _ in range(3):
+        batch = next(made)
+        for name in sorted(batch):
+            array = batch[name]
+            digest.update(f"{name}{(array.shape, array.dtype)}".encode() + array.tobytes())
+    assert digest.hexdigest() == sha256
+
+
 def test_shares_are_the_mixtures_rates():
     found = mixture.find("m4_sample")
-    pairs = feed._Pairs(found, seed=0, batch_size=256, first_row=0, rows=256)
+    pairs = Examples(found, seed=0)
     language_of = {
         id(pair): language
         for language in found.rates
@@ -83,7 +114,7 @@ def test_shares_are_the_mixtures_rates():
     }
     counts = dict.fromkeys(found.rates, 0)
     for i in range(256):
-        for pair in pairs[i]:
+        for pair in pairs[256 * i : 256 * (i + 1)]:
             counts[language_of[id(pair)]] += 1
     shares = {language: n / 256**2 for language, n in counts.items()}
     assert shares == pytest.approx(found.rates, abs=2 / 256**2)
@@ -188,7 +219,7 @@ def test_a_missing_vocabulary_is_named(make_feed, tmp_path, monkeypatch):
             target_vocabulary=missing,
         ),
     )
-    monkeypatch.setattr(mixture, "find", lambda name: broken)
+    monkeypatch.setattr(mixture, "find", lambda name, **options: broken)
     message = f"vocabulary: no file '{missing}'; give the path of a SentencePiece .model"
     with pytest.raises(FileNotFoundError, match=f"^{re.escape(message)}$"):
         make_feed()

@@ -87,7 +87,8 @@ def test_the_manifest_says_all_that_was_given(folder):
     assert (manifest.name, manifest.settings, manifest.sources) == ("tiny", {"seed": 1}, (SOURCE,))
     german = manifest.languages["de"]
     assert (german.name, german.script, german.kept, german.read) == ("German", "Latn", 41, 41)
-    assert manifest.languages["zh_Hant"].name == "zh_Hant"
+    taiwan = manifest.languages["zh_Hant"]
+    assert (taiwan.name, taiwan.script) == ("Chinese (script Hant)", "Hant")
     (shard,) = german.splits["train"].shards
     assert shard == ShardEntry(
         file="de/train-00000-of-00001.tsv.gz",

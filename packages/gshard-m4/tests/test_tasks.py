@@ -65,7 +65,7 @@ def test_a_task_gives_the_rows_of_its_split_in_order_with_their_text(seqio):
 
 @pytest.mark.filterwarnings("ignore")
 def test_seqio_and_the_feed_make_the_same_arrays(seqio):
-    from gshard_m4 import feed
+    from gshard_m4.encoding import Encoder
     from gshard_m4.vocabulary import Vocabulary
 
     task = seqio.get_mixture_or_task("m4_sample_km_en")
@@ -76,7 +76,7 @@ def test_seqio_and_the_feed_make_the_same_arrays(seqio):
         "inputs": Vocabulary(corpus().source_vocabulary),
         "targets": Vocabulary(corpus().target_vocabulary),
     }
-    ours = feed._Encoder(vocabularies, LENGTHS)(corpus().pairs["km"]["validation"])
+    ours = Encoder(vocabularies, LENGTHS)(corpus().pairs["km"]["validation"])
     for name, array in ours.items():
         np.testing.assert_array_equal(array, np.stack([row[name] for row in theirs]), name)
 

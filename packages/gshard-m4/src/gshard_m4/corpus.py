@@ -5,6 +5,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 SPLITS = ("train", "validation", "test", "unseen")
+PREPARED_SPLITS = SPLITS[:3]
+PREPARED_NAME = "m4"
 
 Pair = tuple[str, str]
 
@@ -14,7 +16,7 @@ class Corpus:
     """Text of many languages with its English.
 
     Attributes:
-        name: what its mixture is called; its tasks are `<name>_<language>_en`.
+        name: how the names of its mixtures begin; its tasks are `<name>_<language>_en`.
         pairs: language code -> split -> (source, English) pairs.
         source_vocabulary: a SentencePiece model for all source languages.
         target_vocabulary: a SentencePiece model for English.
@@ -31,4 +33,28 @@ class Corpus:
 
     def counts(self, split: str) -> dict[str, int]:
         """Language -> number of pairs of the split."""
-        return {language: len(splits[split]) for language, splits in self.pairs.items()}
+        return {language: len(splits.get(split, ())) for language, splits in self.pairs.items()}
+
+
+def open_corpus(path: str | pathlib.Path, *, name: str = PREPARED_NAME) -> Corpus:
+    """A prepared directory as a corpus; its files are opened when their rows are read.
+
+    Args:
+        path: what `gshard-m4 prepare` wrote.
+        name: of the corpus, whatever its manifest calls it: `m4`, so that tasks are `m4_de_en`.
+
+    Raises:
+        InputError: naming all that is wrong with the directory.
+    """
+    from gshard_m4.prepared import open_prepared
+
+    prepared = open_prepared(path)
+    return Corpus(
+        name=name,
+        pairs={
+            code: {split: prepared.pairs(code, split) for split in PREPARED_SPLITS}
+            for code in prepared.manifest.languages
+        },
+        source_vocabulary=prepared.source_vocabulary,
+        target_vocabulary=prepared.target_vocabulary,
+    )

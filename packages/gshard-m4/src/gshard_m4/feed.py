@@ -3,26 +3,34 @@
 Languages are mixed by index at the mixture's rates, each is shuffled anew in every epoch, and a
 whole batch is tokenised by one call a side. Global batch i depends on the seed and i alone; a
 process takes its block of rows, so the number of processes may change between two steps. The
-position is one integer. Grain reads ahead in a thread; its own `mix` and `shuffle` take 80
+position is one integer. Grain reads ahead in threads; its own `mix` and `shuffle` take 80
 microseconds an example with a hundred languages, `order.py` takes 5 for the same.
 
 Axes: B batch (of this process), L length.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Mapping
+from pathlib import Path
 
 import grain
-import numpy as np
-from jaxtyping import Int32
 
 from gshard_m4 import mixture
-from gshard_m4.corpus import Pair
-from gshard_m4.order import Order
-from gshard_m4.vocabulary import EOS, PAD, Vocabulary
+from gshard_m4.batches import Counts, Examples, PackedBatches, UnpackedBatches
+from gshard_m4.encoding import SIDES, Batch, Encoder
+from gshard_m4.feed_arguments import (
+    argument_faults,
+    check_vocabulary,
+    vocabulary_faults,
+)
+from gshard_m4.input_error import InputError
+from gshard_m4.packing import Packing
+from gshard_m4.vocabulary import Vocabulary
 
-SIDES = ("inputs", "targets")
-Batch = dict[str, Int32[np.ndarray, "B L"]]
 _ENDLESS = 1 << 48
+# Reading and SentencePiece let go of Python's lock, so a second thread is worth having.
+_THREADS = 2
+_AHEAD = 4
 
 
 def training_feed(
@@ -33,33 +41,73 @@ def training_feed(
     seed: int,
     process_index: int = 0,
     process_count: int = 1,
+    data_dir: str | Path | None = None,
+    temperature: float = mixture.TEMPERATURE,
+    maximum: int | None = None,
+    minimum_share: float = 0.0,
+    source_tags: bool = False,
+    packing: Packing | None = None,
 ) -> "Feed":
     """An endless feed of a mixture's, or one task's, training text.
 
     Args:
-        mixture_or_task_name: such as `m4_sample` or `m4_sample_de_en`.
+        mixture_or_task_name: such as `m4_all_en`, `m4_de_en` or `m4_sample`; `gshard_m4.mixture`
+            has them all.
         task_feature_lengths: tokens of a row, `{"inputs": n, "targets": m}`; longer text is cut
             and still ends with end of sentence.
         batch_size: rows of a global batch, over all processes.
         seed: decides the order.
         process_index: which block of rows is this process's.
         process_count: number of processes, a divisor of batch_size.
+        data_dir: the prepared directory that the name is about.
+        temperature: T of the rates, see `gshard_m4.mixture.temperature_rates`.
+        maximum: caps the sizes of languages before the temperature acts.
+        minimum_share: the least share of a language.
+        source_tags: each source begins with its language's tag, such as `<2de>`.
+        packing: puts several examples into a row, see `gshard_m4.packing`.
 
     Raises:
         ValueError: naming everything that is wrong with the arguments.
         FileNotFoundError: where a vocabulary is missing.
     """
-    faults = _faults(task_feature_lengths, batch_size, process_index, process_count)
-    described = _find(mixture_or_task_name, faults)
+    faults = argument_faults(
+        task_feature_lengths, batch_size, process_index, process_count, packing
+    )
+    try:
+        described = mixture.find(
+            mixture_or_task_name,
+            data_dir=data_dir,
+            temperature=temperature,
+            maximum=maximum,
+            minimum_share=minimum_share,
+        )
+    except ValueError as error:
+        found = error.faults if isinstance(error, InputError) else [str(error)]
+        raise ValueError("training_feed: " + "; ".join([*found, *faults])) from None
     corpus = described.corpus
-    vocabularies = {
-        "inputs": Vocabulary(corpus.source_vocabulary),
-        "targets": Vocabulary(corpus.target_vocabulary),
-    }
-    rows = batch_size // process_count
-    pairs = _Pairs(described, seed, batch_size, process_index * rows, rows)
-    encoder = _Encoder(vocabularies, task_feature_lengths)
-    batches = grain.MapDataset.source(pairs).map(encoder)
+    models = {"inputs": corpus.source_vocabulary, "targets": corpus.target_vocabulary}
+    if faults:
+        raise ValueError("training_feed: " + "; ".join(faults))
+    if data_dir is not None:
+        check_vocabulary(data_dir, models.values())
+    vocabularies = {side: Vocabulary(path) for side, path in models.items()}
+    if faults := vocabulary_faults(described, vocabularies, source_tags):
+        raise ValueError("training_feed: " + "; ".join(faults))
+    if described.left_out:
+        logging.getLogger(__name__).warning(
+            "training_feed: %s: no training text in %s",
+            mixture_or_task_name,
+            ", ".join(described.left_out),
+        )
+    examples = Examples(described, seed, source_tags=source_tags)
+    # Sides in one order, whatever the order they are given in.
+    encoder = Encoder(vocabularies, {side: task_feature_lengths[side] for side in SIDES})
+    count = batch_size // process_count
+    rows = range(process_index * count, (process_index + 1) * count)
+    if packing is None:
+        batches = UnpackedBatches(examples, encoder, batch_size, rows)
+    else:
+        batches = PackedBatches(examples, encoder, batch_size, rows, packing)
     return Feed(batches, {side: vocab.size for side, vocab in vocabularies.items()})
 
 
@@ -67,12 +115,21 @@ class Feed:
     """An iterator over this process's rows of the global batches, with a position to save.
 
     Each batch has `encoder_input_tokens`, `decoder_target_tokens`, `decoder_input_tokens` and
-    `decoder_loss_weights`, int32[B, L].
+    `decoder_loss_weights`, int32[B, L]; packed ones also `encoder_segment_ids`,
+    `encoder_positions`, `decoder_segment_ids` and `decoder_positions`.
+
+    Attributes:
+        vocabulary_sizes: pieces of the vocabulary of "inputs" and "targets".
+        examples_per_batch: of a global batch; rows, unless they are packed.
     """
 
-    def __init__(self, batches: grain.MapDataset, vocabulary_sizes: Mapping[str, int]):
+    def __init__(
+        self, batches: UnpackedBatches | PackedBatches, vocabulary_sizes: Mapping[str, int]
+    ):
         self.vocabulary_sizes = dict(vocabulary_sizes)
-        self._batches = batches
+        self.examples_per_batch = batches.examples_per_batch
+        self._batches = grain.MapDataset.range(_ENDLESS).map(batches)
+        self._counts = Counts()
         self._next = 0
         self._iterator = self._start()
 
@@ -80,8 +137,9 @@ class Feed:
         return self
 
     def __next__(self) -> Batch:
-        batch = next(self._iterator)
+        batch, counts = next(self._iterator)
         self._next += 1
+        self._counts += counts
         return batch
 
     def get_state(self) -> dict[str, int]:
@@ -96,95 +154,14 @@ class Feed:
         self._next = int(state["next_index"])
         self._iterator = self._start()
 
+    def packing_report(self) -> Counts:
+        """What this process's batches so far held: examples, dropped and cut ones, fill."""
+        return self._counts
+
     def close(self) -> None:
         """Stops reading ahead."""
         self._iterator.close()
 
     def _start(self) -> grain.DatasetIterator:
-        options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
+        options = grain.ReadOptions(num_threads=_THREADS, prefetch_buffer_size=_AHEAD)
         return iter(self._batches[self._next :].to_iter_dataset(options))
-
-
-def _find(mixture_or_task_name: str, faults: list[str]) -> mixture.Mixture:
-    """The mixture, unless its name or anything else is at fault: then one error with all."""
-    try:
-        described = mixture.find(mixture_or_task_name)
-    except ValueError as error:
-        raise ValueError("; ".join(["training_feed: " + str(error), *faults])) from None
-    if faults:
-        raise ValueError("training_feed: " + "; ".join(faults))
-    return described
-
-
-def _faults(
-    lengths: Mapping[str, int], batch_size: int, process_index: int, process_count: int
-) -> list[str]:
-    faults = []
-    bad = {side: lengths.get(side) for side in SIDES if lengths.get(side, 0) < 1}
-    if bad or set(lengths) - set(SIDES):
-        faults.append(
-            f"task_feature_lengths must be {{'inputs': n, 'targets': m}} with n, m >= 1,"
-            f" got {dict(lengths)}"
-        )
-    if not 0 <= process_index < process_count:
-        faults.append(f"process_index {process_index} is not in 0..{process_count - 1}")
-    elif batch_size < 1:
-        faults.append(f"batch_size {batch_size} is not positive")
-    elif batch_size % process_count:
-        below = batch_size // process_count * process_count
-        near = f"{below} or {below + process_count} are" if below else f"{process_count} is"
-        faults.append(
-            f"batch_size {batch_size} is not a multiple of {process_count} processes: {near}"
-        )
-    return faults
-
-
-class _Pairs:
-    """This process's pairs of each global batch, for random access by the batch's index."""
-
-    def __init__(
-        self, described: mixture.Mixture, seed: int, batch_size: int, first_row: int, rows: int
-    ):
-        train = [described.corpus.pairs[language]["train"] for language in described.rates]
-        self._parts = train
-        self._order = Order([len(part) for part in train], [*described.rates.values()], seed=seed)
-        self._batch_size, self._first_row, self._rows = batch_size, first_row, rows
-
-    def __len__(self) -> int:
-        return _ENDLESS
-
-    def __getitem__(self, index: int) -> list[Pair]:
-        start = index * self._batch_size + self._first_row
-        parts_B, rows_B = self._order[start : start + self._rows]
-        return [
-            self._parts[k][row] for k, row in zip(parts_B.tolist(), rows_B.tolist(), strict=True)
-        ]
-
-
-class _Encoder:
-    """Turns a list of pairs into the arrays of a batch."""
-
-    def __init__(self, vocabularies: Mapping[str, Vocabulary], lengths: Mapping[str, int]):
-        self._vocabularies = vocabularies
-        self._lengths = lengths
-
-    def __call__(self, pairs: Sequence[Pair]) -> Batch:
-        sources, targets = zip(*pairs, strict=True)
-        inputs_BL = self._encode("inputs", sources)
-        targets_BL = self._encode("targets", targets)
-        shifted_BL = np.zeros_like(targets_BL)
-        shifted_BL[:, 1:] = targets_BL[:, :-1]
-        return {
-            "encoder_input_tokens": inputs_BL,
-            "decoder_target_tokens": targets_BL,
-            "decoder_input_tokens": shifted_BL,
-            "decoder_loss_weights": (targets_BL != PAD).astype(np.int32),
-        }
-
-    def _encode(self, side: str, texts: Sequence[str]) -> Int32[np.ndarray, "B L"]:
-        length = self._lengths[side]
-        ids_BL = np.full((len(texts), length), PAD, np.int32)
-        for row, ids in zip(ids_BL, self._vocabularies[side].encode_batch(texts), strict=True):
-            kept = [*ids[: length - 1], EOS]
-            row[: len(kept)] = kept
-        return ids_BL

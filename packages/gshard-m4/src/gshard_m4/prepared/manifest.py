@@ -15,7 +15,7 @@ SCHEMA_VERSION = 1
 SPLITS = ("train", "validation", "test")
 
 _NAME = re.compile("[a-z0-9_]+")
-_CODE = re.compile("[a-z]{2,3}(_[A-Z][a-z]{3})?")
+_CODE = re.compile("[a-z]{2,3}(_[A-Za-z0-9]{3,8})?")
 T = TypeVar("T")
 
 

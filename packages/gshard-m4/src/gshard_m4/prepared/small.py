@@ -37,8 +37,8 @@ def write_prepared(
 
     Args:
         folder: where it is written; languages that are there already are replaced.
-        texts: code -> split -> rows (source, English) or (source, English, origin). A code outside
-            M4's languages is also its name.
+        texts: code -> split -> rows (source, English) or (source, English, origin). A code that
+            `gshard_m4.languages` does not know is also its name.
         name: of the corpus, for people.
         sources: where the text came from.
         command: what made it.
@@ -73,7 +73,7 @@ def _write_language(
         found[split] = SplitEntry(rows=writer.rows, shards=(shard,))
     title, script = code, _NO_SCRIPT
     with contextlib.suppress(ValueError):
-        language = languages.find(code)
+        language = languages.find(code, variants=True, others=True)
         title, script = language.name, language.script
     kept = sum(entry.rows for entry in found.values())
     return LanguageEntry(name=title, script=script, splits=found, removed={}, kept=kept, read=kept)

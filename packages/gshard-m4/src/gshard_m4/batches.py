@@ -1,0 +1,158 @@
+"""The global batch of an index, or one process's rows of it.
+
+A batch is computed from its index alone: which examples it has, their text, their arrays.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from gshard_m4.corpus import Pair
+from gshard_m4.encoding import Batch, Encoder, unpacked
+from gshard_m4.mixture import Mixture
+from gshard_m4.order import Order
+from gshard_m4.packing import SAMPLE, Packing, Window, pack, window_examples, window_rows
+from gshard_m4.vocabulary import tag
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """What some batches held.
+
+    Attributes:
+        examples: read for them.
+        dropped: of these, fitted in no row.
+        cut: sides of examples that were longer than a row.
+        rows: of the batches.
+        input_tokens: without padding.
+        target_tokens: without padding.
+        input_places: tokens and padding.
+        target_places: tokens and padding.
+    """
+
+    examples: int = 0
+    dropped: int = 0
+    cut: int = 0
+    rows: int = 0
+    input_tokens: int = 0
+    target_tokens: int = 0
+    input_places: int = 0
+    target_places: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
+        return Counts(*map(sum, zip(mine, theirs, strict=True)))
+
+    @property
+    def input_fill(self) -> float:
+        """Share of the encoder's places that hold a token."""
+        return self.input_tokens / max(1, self.input_places)
+
+    @property
+    def target_fill(self) -> float:
+        """Share of the decoder's places that hold a token."""
+        return self.target_tokens / max(1, self.target_places)
+
+    @property
+    def overflow(self) -> float:
+        """Share of the examples that fitted in no row."""
+        return self.dropped / max(1, self.examples)
+
+
+class Examples:
+    """The endless sequence of a mixture's pairs, shuffled by a seed, for access by index."""
+
+    def __init__(self, described: Mixture, seed: int, *, source_tags: bool = False):
+        corpus, codes = described.corpus, list(described.rates)
+        self._parts = [corpus.pairs[code]["train"] for code in codes]
+        self._tags = [f"{tag(code)} " for code in codes] if source_tags else None
+        sizes = [len(part) for part in self._parts]
+        self._order = Order(sizes, [*described.rates.values()], seed=seed)
+
+    def __getitem__(self, places: slice) -> list[Pair]:
+        """The pairs from places.start to places.stop."""
+        parts_B, rows_B = (array.tolist() for array in self._order[places])
+        pairs = [self._parts[k][row] for k, row in zip(parts_B, rows_B, strict=True)]
+        if self._tags is None:
+            return pairs
+        return [
+            (self._tags[k] + source, english)
+            for k, (source, english) in zip(parts_B, pairs, strict=True)
+        ]
+
+
+class UnpackedBatches:
+    """Batches with one example a row."""
+
+    def __init__(self, examples: Examples, encoder: Encoder, batch_size: int, rows: range):
+        """`rows` are those of a global batch that are wanted."""
+        self.examples_per_batch = batch_size
+        self._examples, self._encoder, self._rows = examples, encoder, rows
+
+    def __call__(self, index: int) -> tuple[Batch, Counts]:
+        """The rows of global batch `index`."""
+        first = int(index) * self.examples_per_batch
+        pairs = self._examples[first + self._rows.start : first + self._rows.stop]
+        tokens = self._encoder.encode(pairs)
+        batch = unpacked(tokens, self._encoder.lengths)
+        cut = sum(side.cut for side in tokens.values())
+        return batch, _counted(batch, examples=len(pairs), dropped=0, cut=cut)
+
+
+class PackedBatches:
+    """Batches of windows, each packed by itself.
+
+    A process whose rows are not whole windows packs every window that it has a part of.
+    """
+
+    def __init__(
+        self, examples: Examples, encoder: Encoder, batch_size: int, rows: range, packing: Packing
+    ):
+        """`rows` are those of a global batch that are wanted."""
+        self._examples, self._encoder, self._rows = examples, encoder, rows
+        self._window = _window(packing, examples, encoder, batch_size)
+        self._windows = batch_size // self._window.rows
+        self.examples_per_batch = self._windows * self._window.examples
+
+    def __call__(self, index: int) -> tuple[Batch, Counts]:
+        """The rows of global batch `index`, and what the windows that they are of held."""
+        size = self._window.rows
+        first, last = self._rows.start // size, math.ceil(self._rows.stop / size)
+        start = int(index) * self._windows
+        windows, counts = zip(*map(self._pack, range(start + first, start + last)), strict=True)
+        wanted = slice(self._rows.start - first * size, self._rows.stop - first * size)
+        joined = {
+            name: np.concatenate([window[name] for window in windows])[wanted]
+            for name in windows[0]
+        }
+        return joined, sum(counts, Counts())
+
+    def _pack(self, window: int) -> tuple[Batch, Counts]:
+        first, count = window * self._window.examples, self._window.examples
+        tokens = self._encoder.encode(self._examples[first : first + count])
+        batch, dropped = pack(tokens, self._encoder.lengths, self._window.rows)
+        cut = sum(side.cut for side in tokens.values())
+        return batch, _counted(batch, examples=count, dropped=dropped, cut=cut)
+
+
+def _window(packing: Packing, examples: Examples, encoder: Encoder, batch_size: int) -> Window:
+    rows = window_rows(packing, encoder.lengths["inputs"], batch_size)
+    if packing.window_examples is not None:
+        return Window(rows, packing.window_examples)
+    sample = encoder.encode(examples[0:SAMPLE])
+    return Window(rows, window_examples(rows, encoder.lengths, sample))
+
+
+def _counted(batch: Batch, *, examples: int, dropped: int, cut: int) -> Counts:
+    inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]
+    return Counts(
+        examples=examples,
+        dropped=dropped,
+        cut=cut,
+        rows=len(inputs),
+        input_tokens=int(np.count_nonzero(inputs)),
+        target_tokens=int(np.count_nonzero(targets)),
+        input_places=inputs.size,
+        target_places=targets.size,
+    )
