@@ -16,6 +16,7 @@ from importlib.metadata import version
 from gshard_m4.input_error import InputError
 
 COMMANDS = {
+    "languages": "print the languages of M4, or look up any code for one",
     "prepare": "clean and split a parallel corpus as downloaded, into compressed shards",
     "vocabulary": "learn SentencePiece vocabularies and see how they fit each language",
     "evaluate": "score translations per language and write a report",
