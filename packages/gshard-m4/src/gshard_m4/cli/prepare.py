@@ -154,9 +154,7 @@ def _flag_faults(options: argparse.Namespace) -> list[str]:
     if not inputs and kinds != ["debian"]:
         faults.append("--input is missing: the folder to read (--source=debian downloads its own)")
     if kinds and len(kinds) != max(len(inputs), 1):
-        faults.append(
-            f"{len(kinds)} --source for {len(inputs)} --input; give one for each, or none"
-        )
+        faults.append(f"{len(kinds)} --source for {len(inputs)} --input; give one each, or none")
     if options.licence and len(options.licence) != len(inputs):
         faults.append(f"{len(options.licence)} --licence for {len(inputs)} --input; give one each")
     if options.output is None:

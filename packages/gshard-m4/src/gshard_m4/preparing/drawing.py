@@ -1,7 +1,7 @@
 """Held-out sets drawn from text that has none.
 
-A pair is drawn for the hash of its English: the lowest hashes are, the odd ones for the test set and
-the even ones for validation. So the sets do not depend on the order of the text, and languages that
+A pair is drawn for the hash of its English: the lowest hashes are, odd ones for the test set and
+even ones for validation. So the sets do not depend on the order of the text, and languages that
 share English get the same sentences where they have them.
 """
 

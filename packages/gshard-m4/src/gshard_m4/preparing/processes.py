@@ -1,6 +1,6 @@
 """Running one function over many tasks in processes, with a progress bar.
 
-Workers are started afresh (not forked): they import what they use, 0.1 s each, and inherit no state.
+Workers are started afresh, not forked: they import what they use in 0.1 s and inherit no state.
 """
 
 import multiprocessing

@@ -96,7 +96,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def warnings(manifest: Manifest) -> list[str]:
-    """What a reader should know about the result: sets that are missing, languages that are tiny."""
+    """A line for each split that languages lack, with the languages."""
     without: dict[str, list[str]] = {split: [] for split in _SPLITS}
     for code, entry in manifest.languages.items():
         for split in _SPLITS:

@@ -26,7 +26,7 @@ class Settings:
         rows_per_shard: at most about this many.
     """
 
-    cleaning: Cleaning = Cleaning()
+    cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
     validation_size: int = 500
     test_size: int = 500
     validation_share: float = 0.02

@@ -19,40 +19,11 @@ _ENOUGH_WORDS = 60
 # Among the most frequent words of English, and rare in other languages that use its letters.
 _ENGLISH_WORDS = frozenset(
     [
-        "the",
-        "of",
-        "and",
-        "is",
-        "are",
-        "was",
-        "this",
-        "that",
-        "with",
-        "from",
-        "you",
-        "your",
-        "not",
-        "be",
-        "it",
-        "have",
-        "has",
-        "which",
-        "they",
-        "there",
-        "their",
-        "what",
-        "when",
-        "would",
-        "about",
-        "been",
-        "will",
-        "can",
-        "all",
-        "if",
-        "by",
-        "for",
+        "about", "all", "and", "are", "be", "been", "by", "can", "for", "from", "has", "have", "if",
+        "is", "it", "not", "of", "that", "the", "their", "there", "they", "this", "was", "what",
+        "when", "which", "will", "with", "would", "you", "your",
     ]
-)
+)  # fmt: skip
 _WORD = re.compile(r"[A-Za-z]+")
 
 

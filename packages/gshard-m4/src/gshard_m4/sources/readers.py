@@ -10,7 +10,7 @@ from typing import Any
 
 from gshard_m4.input_error import InputError
 from gshard_m4.languages import is_english
-from gshard_m4.sources.files import File, lines, open_binary
+from gshard_m4.sources.files import File, lines
 from gshard_m4.sources.parts import Part
 
 Row = tuple[str, str, str]
@@ -28,10 +28,8 @@ def rows(part: Part) -> Iterator[Row]:
         InputError: a file cannot be read, a line is not what the layout says (with file and line),
             or two sides differ in length.
     """
-    if len(part.files) == 2:
-        pairs = _two_sides(part)
-    else:
-        pairs = _READERS[part.reader](part.files[0], part)
+    read = _READERS[part.reader] if len(part.files) == 1 else _two_sides
+    pairs = read(part)
     if part.swapped:
         return ((english, source, origin or part.origin) for source, english, origin in pairs)
     return ((source, english, origin or part.origin) for source, english, origin in pairs)
@@ -68,8 +66,9 @@ def _segments(file: File) -> Iterator[str]:
             yield html.unescape(text).strip()
 
 
-def _tsv(file: File, part: Part) -> Iterator[Row]:
+def _tsv(part: Part) -> Iterator[Row]:
     """Columns by number, or by the names in a first line that has only such; no quoting."""
+    file = part.files[0]
     source, english = (int(column) for column in part.columns)
     origin = None if part.kind in ("nllb", "wmt") else 2
     for number, line in enumerate(lines(file), start=1):
@@ -99,8 +98,9 @@ def _too_few(file: File, number: int, found: int, wanted: int) -> str:
     )
 
 
-def _matrix(file: File, part: Part) -> Iterator[Row]:
+def _matrix(part: Part) -> Iterator[Row]:
     """One language's column beside the English one; cells without a translation are no rows."""
+    file = part.files[0]
     source, english = (int(column) for column in part.columns)
     width = 0
     for number, line in enumerate(lines(file), start=1):
@@ -153,20 +153,21 @@ def parquet_rows(file: File) -> int:
     return _parquet().ParquetFile(file.path).metadata.num_rows
 
 
-def _jsonl(file: File, part: Part) -> Iterator[Row]:
-    return _from_objects(_objects(file), file, part)
+def _jsonl(part: Part) -> Iterator[Row]:
+    return _from_objects(_objects(part.files[0]), part)
 
 
-def _parquet_pairs(file: File, part: Part) -> Iterator[Row]:
-    return _from_objects(_parquet_objects(file), file, part)
+def _parquet_pairs(part: Part) -> Iterator[Row]:
+    return _from_objects(_parquet_objects(part.files[0]), part)
 
 
-def _from_objects(objects: Iterator[dict[str, Any]], file: File, part: Part) -> Iterator[Row]:
+def _from_objects(objects: Iterator[dict[str, Any]], part: Part) -> Iterator[Row]:
+    file = part.files[0]
     source: tuple[str, ...] = ()
     english: tuple[str, ...] = ()
     for number, row in enumerate(objects, start=1):
         if number == 1:
-            source, english = fields_of(row, file, part)
+            source, english = fields_of(row, part)
         origin = row.get("origin")
         yield (
             _field(row, source, file, number),
@@ -175,9 +176,7 @@ def _from_objects(objects: Iterator[dict[str, Any]], file: File, part: Part) -> 
         )
 
 
-def fields_of(
-    row: dict[str, Any], file: File, part: Part
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def fields_of(row: dict[str, Any], part: Part) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Where the first object of a file has its two sides.
 
     Raises:
@@ -197,7 +196,7 @@ def fields_of(
         reason = "it has one text and no translation, so it is monolingual"
     else:
         reason = f"needs source and target, or {part.spelling} and en"
-    raise InputError([f"{file} line 1: has {given}; {reason}"])
+    raise InputError([f"{part.files[0]} line 1: has {given}; {reason}"])
 
 
 def _field(row: dict[str, Any], path: tuple[str, ...], file: File, number: int) -> str:
@@ -210,19 +209,9 @@ def _field(row: dict[str, Any], path: tuple[str, ...], file: File, number: int) 
     return value
 
 
-_READERS: dict[str, Callable[[File, Part], Iterator[Row]]] = {
+_READERS: dict[str, Callable[[Part], Iterator[Row]]] = {
     "tsv": _tsv,
     "matrix": _matrix,
     "jsonl": _jsonl,
     "parquet": _parquet_pairs,
 }
-
-
-def count_lines(file: File) -> int:
-    r"""The number of lines, a last one without `\n` included."""
-    total, last = 0, b"\n"
-    with open_binary(file) as opened:
-        while chunk := opened.read(1 << 20):
-            total += chunk.count(b"\n")
-            last = chunk[-1:]
-    return total + (last != b"\n")
