@@ -9,6 +9,7 @@ from gshard_m4.report.axes import signed
 
 Show = Callable[[float], str]
 NOTHING = "–"  # where there is no number
+_BAND_ORDER = {"high": 3, "mid": 2, "low": 1}
 
 
 def anchor(code: str) -> str:
@@ -16,9 +17,9 @@ def anchor(code: str) -> str:
     return f"language-{escape(code)}"
 
 
-def find_words(one: LanguageScores) -> str:
+def find_words(one: LanguageScores, band: str = "") -> str:
     """The attributes by which the page's filter finds a language."""
-    words = " ".join(filter(None, (one.name, one.code, one.script, one.band)))
+    words = " ".join(filter(None, (one.name, one.code, one.script, band or one.band)))
     return f'data-code="{escape(one.code)}" data-find="{escape(words)}"'
 
 
@@ -77,3 +78,15 @@ def leading_first(scores: Scores) -> list[Metric]:
 def bar(value: float) -> str:
     """A bar of so many per cent of its length."""
     return f'<span class="bar" style="--v:{min(max(value, 0.0), 100.0):.2f}"></span>'
+
+
+def number(value: float | None, show: Show, *, tip: str = "", text: str = "") -> str:
+    """A cell that sorts by its number; `text` stands for what `show` would say."""
+    title = f' title="{escape(tip)}"' if tip else ""
+    said = text or shown(value, show)
+    return f'<td class="number" data-v="{"" if value is None else repr(value)}"{title}>{said}</td>'
+
+
+def band_cell(band: str) -> str:
+    """A cell with a resource band, which sorts by size."""
+    return f'<td class="number" data-v="{_BAND_ORDER.get(band, "")}">{escape(band or NOTHING)}</td>'

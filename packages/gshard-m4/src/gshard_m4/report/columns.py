@@ -14,7 +14,6 @@ from gshard_m4.evaluation.scores import (
 )
 from gshard_m4.report import cells
 
-_BAND_ORDER = {"high": 3, "mid": 2, "low": 1}
 # Title of a column, the share behind it and whether it is shown at first.
 _SHARES = (
     ("Not English %", "wrong_language", True),
@@ -84,11 +83,6 @@ def value_of(one: LanguageScores, key: str) -> float | None:
     return one.value(key)
 
 
-def band_order(one: LanguageScores) -> int | None:
-    """Bands in order of size; None for a language without a band."""
-    return _BAND_ORDER.get(one.band or "")
-
-
 def tip_of(one: LanguageScores, key: str) -> str:
     """What is said of a cell when it is pointed at, if anything."""
     if key.startswith("p_") and key[2:] in one.paired:
@@ -134,7 +128,9 @@ def _training_tip(scores: Scores) -> str:
     return f"pairs in training, from {scores.bands_from}" if scores.bands_from else "in training"
 
 
-def header(title: str, tip: str, *, numeric: bool, column: Column | None = None, sort: str = ""):
+def header(
+    title: str, tip: str, *, numeric: bool, column: Column | None = None, sort: str = ""
+) -> str:
     """The head of a column as HTML."""
     attributes = [f'title="{escape(tip)}"'] if tip else []
     attributes += ['class="number"', "data-numeric"] if numeric else []

@@ -5,7 +5,7 @@ from html import escape
 
 from gshard_m4.evaluation.scores import LanguageScores, Macro, Scores, SplitScores
 from gshard_m4.report import cells
-from gshard_m4.report.columns import Column, band_order, columns_of, header, tip_of, value_of
+from gshard_m4.report.columns import Column, columns_of, header, tip_of, value_of
 
 _NAME_TIP = "English name; leads to examples of its translations"
 
@@ -71,10 +71,7 @@ def _group(
 
 def _row(one: LanguageScores, columns: Sequence[Column], bands: bool) -> str:
     numbers = "".join(_cell(one, column) for column in columns)
-    band = ""
-    if bands:
-        order = band_order(one)
-        band = f'<td class="number" data-v="{order or ""}">{escape(one.band or cells.NOTHING)}</td>'
+    band = cells.band_cell(one.band or "") if bands else ""
     return (
         f'<tr {cells.find_words(one)}><th scope="row">{cells.link(one)}</th>'
         f"<td>{escape(one.code)}</td><td>{escape(one.script)}</td>{band}{numbers}</tr>\n"
@@ -83,13 +80,13 @@ def _row(one: LanguageScores, columns: Sequence[Column], bands: bool) -> str:
 
 def _cell(one: LanguageScores, column: Column) -> str:
     value = value_of(one, column.key)
-    text = cells.shown(value, column.show)
-    if column.leading and value is not None:
-        # Padded with figure spaces, so that the bars stand in line.
-        text = cells.bar(value) + text.rjust(5).replace(" ", "\u2007")
-    tip = tip_of(one, column.key)
-    title = f' title="{escape(tip)}"' if tip else ""
-    return f'<td class="number" data-v="{"" if value is None else repr(value)}"{title}>{text}</td>'
+    text = _with_bar(value, column) if column.leading and value is not None else ""
+    return cells.number(value, column.show, tip=tip_of(one, column.key), text=text)
+
+
+def _with_bar(value: float, column: Column) -> str:
+    """The number behind a bar, padded with figure spaces, so that the bars stand in line."""
+    return cells.bar(value) + column.show(value).rjust(5).replace(" ", "\u2007")
 
 
 def _average(name: str, average: Macro, columns: Sequence[Column], bands: bool) -> str:
@@ -109,9 +106,7 @@ def _average_cell(column: Column, average: Macro, values: dict[str, float], name
     value = values.get(column.key)
     if value is None:
         return "<td></td>"
-    text = column.show(value)
-    if column.leading:
-        text = cells.bar(value) + text.rjust(5).replace(" ", "\u2007")
+    text = _with_bar(value, column) if column.leading else column.show(value)
     known = average.known[column.key]
     title = f' title="of {known} languages"' if known < average.languages else ""
     return f'<td class="number"{title}>{text}</td>'
