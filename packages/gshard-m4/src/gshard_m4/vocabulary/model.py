@@ -19,17 +19,23 @@ RULES = dict.fromkeys(SPACES, " ") | dict.fromkeys(INVISIBLE, "") | {"\u2010": "
 class Vocabulary:
     """A SentencePiece model that is read once and encodes many texts at a time."""
 
-    def __init__(self, path: str | pathlib.Path):
+    def __init__(self, path: str | pathlib.Path, model: bytes | None = None):
+        """Reads the model of a file, or takes one that is to have that path.
+
+        Raises:
+            FileNotFoundError: where there is no such file.
+            ValueError: for what is no SentencePiece model, or has other special ids.
+        """
         import sentencepiece
 
         self.path = pathlib.Path(path)
-        if not self.path.is_file():
+        if model is None and not self.path.is_file():
             raise FileNotFoundError(
                 f"vocabulary: no file {str(self.path)!r}; give the path of a SentencePiece .model"
             )
         self._model = sentencepiece.SentencePieceProcessor()
         try:
-            self._model.LoadFromSerializedProto(self.path.read_bytes())
+            self._model.LoadFromSerializedProto(model or self.path.read_bytes())
         except RuntimeError as error:
             raise ValueError(
                 f"vocabulary: {str(self.path)!r} is not a SentencePiece model ({error})"

@@ -11,6 +11,7 @@ from gshard_m4.vocabulary.model import EOS, PAD, RULES, UNK
 _THREADS = 2
 # SentencePiece leaves out longer lines, of 4192 bytes by default; here none is (the most it takes).
 _LONGEST_LINE = 2**30
+_WARNINGS = 2  # The level of SentencePiece's log below which it says nothing.
 
 # What SentencePiece says of a size that does not fit the text.
 _TOO_HIGH = re.compile(r"Vocabulary size too high .* <= (\d+)\.")
@@ -58,6 +59,7 @@ def learn(
     """The model that `train` writes."""
     import sentencepiece
 
+    sentencepiece.set_min_log_level(_WARNINGS)
     model = io.BytesIO()
     counted = _Counted(texts)
     try:
@@ -78,7 +80,7 @@ def learn(
             bos_id=-1,
             num_threads=_THREADS,
             max_sentence_length=_LONGEST_LINE,
-            minloglevel=2,
+            minloglevel=_WARNINGS,
         )
     except RuntimeError as error:
         if counted.error is not None:
