@@ -24,7 +24,7 @@ from gshard_m4.rates import TEMPERATURE as TEMPERATURE
 from gshard_m4.rates import temperature_rates as temperature_rates
 
 ALL = "all"
-BANDS = ("high", "mid", "low")
+BANDS = languages.BANDS
 
 # Name -> module with a function `corpus()`, imported when its name is asked for.
 _MODULES = {"m4_sample": "gshard_m4.sample.corpus"}
@@ -102,19 +102,15 @@ def find(
             by name that have no training text; for impossible rates.
     """
     corpus = _find_corpus(mixture_or_task_name, data_dir)
-    found = _languages_of(corpus, mixture_or_task_name)
-    if found is None:
-        raise ValueError(_unknown(mixture_or_task_name, corpus))
-    chosen, by_code = found
     mixed = mixture_of(
         corpus,
-        chosen,
+        languages_of(corpus, mixture_or_task_name),
         name=mixture_or_task_name,
         temperature=temperature,
         maximum=maximum,
         minimum_share=minimum_share,
     )
-    if mixed.left_out and by_code:
+    if mixed.left_out and _group(corpus, mixture_or_task_name) not in (None, ALL, *BANDS):
         raise ValueError(
             f"mixture {mixture_or_task_name!r}: no training text in {', '.join(mixed.left_out)}"
         )
@@ -139,8 +135,8 @@ def mixture_of(
     chosen = list(counts if chosen is None else chosen)
     left_out = tuple(code for code in chosen if not counts[code])
     if len(left_out) == len(chosen):
-        none = ", ".join(left_out) or "no language at all"
-        raise ValueError(f"mixture {name or corpus.name!r}: no training text in {none}")
+        what = f"no training text in {', '.join(left_out)}" if left_out else "no such language"
+        raise ValueError(f"mixture {name or corpus.name!r}: {what}")
     rates = temperature_rates(
         {code: counts[code] for code in chosen if counts[code]},
         temperature=temperature,
@@ -148,6 +144,23 @@ def mixture_of(
         minimum_share=minimum_share,
     )
     return Mixture(name or corpus.name, corpus, rates, left_out)
+
+
+def languages_of(corpus: Corpus, name: str) -> list[str]:
+    """The languages that a name covers, with or without training text.
+
+    Raises:
+        ValueError: for a name that the corpus does not have, with the nearest names.
+    """
+    group = _group(corpus, name)
+    if group == ALL:
+        return list(corpus.pairs)
+    if group in BANDS:
+        return _in_band(corpus, group)
+    codes = _codes(corpus, group.split("_")) if group else None
+    if codes is None:
+        raise ValueError(_unknown(name, corpus))
+    return codes
 
 
 def mixture_names(corpus: Corpus) -> list[str]:
@@ -178,24 +191,18 @@ def _find_corpus(name: str, data_dir: str | Path | None) -> Corpus:
     raise ValueError(message)
 
 
-def _languages_of(corpus: Corpus, name: str) -> tuple[list[str], bool] | None:
-    """The languages that a name covers, and whether it gives their codes; None if unknown."""
+def _group(corpus: Corpus, name: str) -> str | None:
+    """The part of a name that says which languages: all of them where it is the corpus's."""
     if name == corpus.name:
-        return list(corpus.pairs), False
-    if not (name.startswith(corpus.name + "_") and name.endswith("_en")):
-        return None
-    group = name[len(corpus.name) + 1 : -len("_en")]
-    if group == ALL:
-        return list(corpus.pairs), False
-    if group in BANDS:
-        return _in_band(corpus, group), False
-    codes = _codes(corpus, group.split("_"))
-    return (codes, True) if codes else None
+        return ALL
+    found = re.fullmatch(f"{corpus.name}_(.*)_en", name)
+    return found and found[1]
 
 
 def _codes(corpus: Corpus, words: list[str]) -> list[str] | None:
     """The codes that words joined by _ spell, in the corpus's order; None for anything else."""
-    found, rest = set(), words
+    found: set[str] = set()
+    rest = words
     while rest:
         code = next((c for n in (2, 1) if (c := "_".join(rest[:n])) in corpus.pairs), None)
         if code is None or code in found:
