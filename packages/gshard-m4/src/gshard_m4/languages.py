@@ -223,7 +223,17 @@ _SCRIPT_OF_SUBTAG = {
 }
 _ORTHOGRAPHIES = {"be": ("tarask",)}
 # Subtags that change neither script nor what a translation system would have to learn anew.
-_SAME_LANGUAGE = ("valencia", "ijekavian", "ijekavsk", "ekavsk", "euro", "1901", "1996", "formal")
+_SAME_LANGUAGE = (
+    "valencia",
+    "ijekavian",
+    "ijekavsk",
+    "ekavsk",
+    "euro",
+    "1901",
+    "1996",
+    "formal",
+    "informal",
+)
 _WHOLE_TAGS = {
     "be-x-old": ["be", "tarask"],
     "no-nn": ["nn"],

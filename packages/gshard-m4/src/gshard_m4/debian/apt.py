@@ -78,12 +78,12 @@ class Apt:
 
     def describe(self, names: Iterable[str]) -> dict[str, Package]:
         """Version, size and hash of the packages that the archive has."""
-        wanted = list(names)
+        wanted = dict.fromkeys(names)
         if not wanted:
             return {}
         text = self._run(["apt-cache", "show", "--no-all-versions", *wanted], may_fail=True)
         found = (_package(stanza) for stanza in text.split("\n\n") if stanza.strip())
-        return {package.name: package for package in found if package is not None}
+        return {one.name: one for one in found if one is not None and one.name in wanted}
 
     def download(
         self, packages: Collection[Package], folder: Path, done: Callable[[Package], None]

@@ -22,7 +22,12 @@ _PLACEHOLDER = re.compile(
 )
 _STARTS_PLACEHOLDER = re.compile("[%${]")
 _BRACKETED_KEY = re.compile(r"\s*[(（][&_~][A-Za-z0-9][)）]")
-_KEY = {mark: re.compile(re.escape(mark) + "[A-Za-z0-9]") for mark in "&_~"}
+# An ampersand may also begin an entity.
+_KEY = {
+    "&": re.compile(r"&(?!\w+;)[A-Za-z0-9]"),
+    "_": re.compile("_[A-Za-z0-9]"),
+    "~": re.compile("~[A-Za-z0-9]"),
+}
 _IDENTIFIER = re.compile(r"[_.:/]|[a-z][A-Z]")
 _SNAKE_CASE = re.compile("[a-z0-9]_[a-z0-9]{2,}")
 _SPACE = re.compile(r"\s+")
@@ -88,7 +93,7 @@ def _english(raw: str) -> English | str:
     if not text.isascii() and sum(map(str.isascii, text)) < 0.9 * len(text):
         return "not English"
     if " " not in text and _IDENTIFIER.search(text):
-        return "code"
+        return "identifier or label of one word"
     return English(text, marks, placeholders)
 
 

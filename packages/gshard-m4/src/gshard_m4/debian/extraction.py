@@ -47,7 +47,7 @@ class Job:
     @property
     def report(self) -> Path:
         """Where counts are; written last."""
-        return self.output.with_suffix(".json")
+        return self.output.with_name(f"{self.name}.json")
 
 
 def extract(job: Job) -> str:
