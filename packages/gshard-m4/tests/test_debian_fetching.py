@@ -143,6 +143,11 @@ def test_variants_and_languages_outside_m4_are_written_where_they_are_asked_for(
         "sd_Deva": "खोलो\tOpen\tgimp-data\nबन्द करो\tClose\tgimp-data\n",
         "zh_Hant": "關閉\tClose\tgimp-data\n",
     }
+    everything = fetch(tmp_path / "work", any_language=True, progress=False)
+    assert list(rows(everything)) == ["de", "fr", "sd_Deva", "zh_Hant"]
+    record = json.loads((everything / "debian.json").read_text("utf-8"))
+    assert record["languages"] == {"de": 3, "fr": 2, "sd_Deva": 2, "zh_Hant": 1}
+    assert record["other_languages"] == {}
 
 
 def test_a_second_run_takes_what_is_there_and_several_processes_give_the_same(archive, tmp_path):

@@ -25,6 +25,7 @@ def fetch(
     work: Path,
     *,
     languages: Codes[str] | None = None,
+    any_language: bool = False,
     packages: Sequence[str] | None = None,
     processes: int = 1,
     progress: bool = True,
@@ -38,6 +39,7 @@ def fetch(
     Args:
         work: folder for downloads (0.75 GB), extracted packages (0.4 GB) and the result (1.3 GB).
         languages: codes of those to write, of M4 or any other; all of M4 by default.
+        any_language: write every language and script there is, where none are named.
         packages: names of collections or packages; all by default.
         processes: packages extracted at a time.
         progress: whether to show bars on standard error.
@@ -46,7 +48,7 @@ def fetch(
         InputError: without apt, without a network on the first run, for unknown languages or
             packages, where not one of the packages is in the archive.
     """
-    codes = _codes(languages)
+    codes = _codes(languages, any_language=any_language)
     work = work.resolve()
     apt = Apt(work / "apt")
     stamp = work / "apt" / "updated"
@@ -70,9 +72,11 @@ def fetch(
     return merge(done, whole, work, codes=codes, missing=missing, broken=broken)
 
 
-def _codes(languages: Codes[str] | None) -> list[str]:
-    """The languages' own codes, in order."""
-    if languages is None:
+def _codes(languages: Codes[str] | None, *, any_language: bool) -> list[str] | None:
+    """The languages' own codes, in order; None for every language there is."""
+    if not languages and any_language:
+        return None
+    if not languages:
         return sorted(language.code for language in m4.LANGUAGES)
     faults, codes = [], []
     for code in languages:

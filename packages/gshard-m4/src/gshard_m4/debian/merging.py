@@ -21,11 +21,14 @@ def merge(
     packages: Mapping[str, Package],
     work: Path,
     *,
-    codes: Codes[str],
+    codes: Codes[str] | None,
     missing: Sequence[str],
     broken: Mapping[str, str],
 ) -> Path:
-    """Writes the languages' files, packages in order of name; returns their folder."""
+    """Writes the languages' files, packages in order of name; returns their folder.
+
+    Every language there is, where `codes` is None.
+    """
     beside, folder = work / "pairs.partial", work / "pairs"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
@@ -35,15 +38,16 @@ def merge(
     for job in ordered:
         for code, (_, _, count) in reports[job.name]["members"].items():
             rows[code] += count
-    for code in sorted(rows.keys() & set(codes)):
+    wanted = sorted(rows if codes is None else codes)
+    for code in sorted(rows.keys() & set(wanted)):
         with (beside / f"{code}.tsv").open("wb") as file:
             for job in ordered:
                 if code in reports[job.name]["members"]:
                     file.write(_member(job, reports[job.name]["members"][code]))
     record = {
         "sources": [_source(job, reports[job.name], packages) for job in ordered],
-        "languages": {code: rows[code] for code in sorted(codes)},
-        "other_languages": {c: n for c, n in rows.most_common() if c not in codes},
+        "languages": {code: rows[code] for code in wanted},
+        "other_languages": {c: n for c, n in rows.most_common() if c not in wanted},
         "read": sum(report["read"] for report in reports.values()),
         "kept": rows.total(),
         "removed": _sum(report["removed"] for report in reports.values()),
