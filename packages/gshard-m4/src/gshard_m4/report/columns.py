@@ -1,5 +1,6 @@
 """The columns of the table of languages: which there are depends on what was computed."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -138,4 +139,9 @@ def header(
         attributes += ["data-minor"] if not column.first else []
         attributes += ["data-ascending"] if column.ascending else []
     attributes += [f'aria-sort="{sort}"'] if sort else []
-    return f'<th scope="col" {" ".join(attributes)}>{escape(title)}</th>'
+    return f'<th scope="col" {" ".join(attributes)}>{_breakable(title)}</th>'
+
+
+def _breakable(title: str) -> str:
+    """The title as HTML; long names of systems may break behind their marks."""
+    return re.sub("([,_/-])(?!$)", r"\1<wbr>", escape(title))

@@ -12,6 +12,8 @@ from gshard_m4.evaluation.scores import BANDS, LanguageScores, Metric, Scores, S
 from gshard_m4.report.columns import value_of
 from gshard_m4.report.series import Point, Series
 
+Row = tuple[LanguageScores, ...]  # a language's scores of each system
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -25,14 +27,14 @@ class Compared:
     shows: str
     systems: tuple[str, ...]
     metrics: tuple[Metric, ...]
-    rows: tuple[tuple[LanguageScores, ...], ...]
+    rows: tuple[Row, ...]
     missing: tuple[tuple[str, ...], ...]
 
     def values(self, key: str, system: int) -> list[float | None]:
         """A system's value for every row."""
         return [value_of(row[system], key) for row in self.rows]
 
-    def difference(self, row: tuple[LanguageScores, ...], key: str, system: int) -> float | None:
+    def difference(self, row: Row, key: str, system: int) -> float | None:
         """What a system has more of `key` than the first one."""
         first, other = value_of(row[0], key), value_of(row[system], key)
         return None if first is None or other is None else other - first
@@ -51,27 +53,25 @@ class Compared:
     def series(self, key: str) -> list[Series]:
         """Every system's scores, ready to be drawn."""
         return [
-            Series(name, self._points([(row, value_of(row[system], key)) for row in self.rows]))
-            for system, name in enumerate(self.systems)
+            self._series(system, [(row, value_of(row[system], key)) for row in self.rows])
+            for system in range(len(self.systems))
         ]
 
     def differences(self, key: str) -> list[Series]:
         """The differences of all systems but the first to the first, ready to be drawn."""
         return [
-            Series(
-                self.systems[system],
-                self._points([(row, self.difference(row, key, system)) for row in self.rows]),
-            )
+            self._series(system, [(row, self.difference(row, key, system)) for row in self.rows])
             for system in range(1, len(self.systems))
         ]
 
-    def _points(self, found: Sequence[tuple[tuple[LanguageScores, ...], float | None]]):
+    def _series(self, system: int, found: Sequence[tuple[Row, float | None]]) -> Series:
         sizes = {band: sum(band_of(row) == band for row in self.rows) for band in BANDS}
-        return tuple(
+        points = tuple(
             Point(row[0].code, row[0].name, value, rows_of(row), _band_title(row, sizes))
             for row, value in found
             if value is not None
         )
+        return Series(self.systems[system], points, style=system)
 
 
 def compared(systems: Sequence[Scores]) -> list[Compared]:

@@ -13,7 +13,6 @@ from gshard_m4.report.compared import Compared, band_of, compared
 from gshard_m4.report.comparison_table import comparison_table
 from gshard_m4.report.document import codes, document, facts, finder, head, packages
 from gshard_m4.report.scatter_picture import scatter_picture
-from gshard_m4.report.series import Series
 from gshard_m4.report.trend_picture import trend_picture
 
 _CHANGES_NAMED = 10
@@ -114,16 +113,17 @@ def _missing(split: Compared) -> str:
 def _pictures(split: Compared, metric: Metric, number: int) -> str:
     """Scores and differences by training size; the unsmoothed ones and the scatter are folded."""
     key, series = f"c{number}-{metric.key}", split.series(metric.key)
-    scores = trend_picture(series, key=f"{key}-t", measure=metric.title, difference=False)
+    scores = trend_picture(series, key=f"{key}-t", measure=metric.title)
     if not scores:
         return ""
-    gains = _against_first(split, split.differences(metric.key))
-    name, first = escape(metric.title), escape(split.systems[0])
+    gains, against = split.differences(metric.key), split.systems[0]
+    name, first = escape(metric.title), escape(against)
+    of = f" of {escape(split.systems[1])}" if len(gains) == 1 else ""
     folded = [
         (
             "Differences without smoothing",
             trend_picture(
-                gains, key=f"{key}-r", measure=metric.title, difference=True, smooth=False
+                gains, key=f"{key}-r", measure=metric.title, against=against, smooth=False
             ),
         ),
         (
@@ -138,17 +138,9 @@ def _pictures(split: Compared, metric: Metric, number: int) -> str:
     )
     return (
         f"<h3>{name}, from most training text to least</h3>{scores}"
-        f"<h3>Δ {name} against {first}</h3>"
-        f"{trend_picture(gains, key=f'{key}-d', measure=metric.title, difference=True)}{details}"
+        f"<h3>Δ {name}{of} against {first}</h3>"
+        f"{trend_picture(gains, key=f'{key}-d', measure=metric.title, against=against)}{details}"
     )
-
-
-def _against_first(split: Compared, differences: Sequence[Series]) -> list[Series]:
-    """The differences under the names of their systems, said even of a single one."""
-    if len(differences) > 1:
-        return list(differences)
-    name = f"{differences[0].name} minus {split.systems[0]}"
-    return [Series(name, differences[0].points)]
 
 
 def _changes(split: Compared, systems: Sequence[Scores], system: int) -> str:

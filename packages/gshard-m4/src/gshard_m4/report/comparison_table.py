@@ -4,12 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gshard_m4.evaluation.scores import LanguageScores, Metric, Scores
+from gshard_m4.evaluation.scores import Metric, Scores
 from gshard_m4.report import cells
 from gshard_m4.report.columns import Column, header, value_of
-from gshard_m4.report.compared import Compared, band_of, rows_of
-
-Row = tuple[LanguageScores, ...]
+from gshard_m4.report.compared import Compared, Row, band_of, rows_of
 
 
 @dataclass(frozen=True)

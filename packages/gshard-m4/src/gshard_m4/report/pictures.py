@@ -5,15 +5,16 @@ settings. Colours are those of the page's light scheme, and systems differ in ma
 """
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gshard_m4.report.axes import extent, log_ticks, short_count
 from gshard_m4.report.heat_map import LEVELS, Row, palette
 from gshard_m4.report.labels import place_labels
 from gshard_m4.report.scatter_picture import by_surprise
-from gshard_m4.report.series import Point, Series, by_training_size, order_of, trend_rule
+from gshard_m4.report.series import Point, Series, in_order, measured, order_of, trend_rule
 from gshard_m4.report.trend_picture import trend_places
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ _COLOURS = ("#0b6e69", "#c4500a", "#3b4cc0", "#a8307f", "#6b6b00", "#111827")
 _MARKS = ("o", "s", "^", "D", "v", "P")
 _DASHES = ("-", (0, (5, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)), (0, (3, 1.5)), (0, (9, 3)))
 _DPI = 150
-_SETTINGS = {
+_UPRIGHT_FROM = 40
+_SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "gshard-m4",
     "font.family": "DejaVu Sans",  # comes with matplotlib
     "font.size": 9,
@@ -38,52 +40,44 @@ _SETTINGS = {
 
 
 def trend_file(
-    series: Sequence[Series], *, measure: str, difference: bool, smooth: bool
+    series: Sequence[Series], *, measure: str, against: str = "", smooth: bool = True
 ) -> "Figure":
     """The picture of `trend_picture`; the training size of some language must be known."""
     order = order_of(series)
     places = {point.code: place for place, point in enumerate(order)}
-    figure, axes = _blank(_title(measure, difference))
+    figure, axes = _blank(measured(measure, against))
     _strips(axes, order)
-    for index, one in enumerate(series):
-        points = sorted(
-            (point for point in one.points if point.code in places),
-            key=lambda point: places[point.code],
-        )
-        known = Series(one.name, tuple(points))
-        at = [(places[point.code], point.value) for point in points]
-        line = trend_places(known, places) if smooth else at
-        _draw(axes, at, line, index, one.name)
+    for one in in_order(series):
+        at = [(places[point.code], point.value) for point in one.points]
+        _draw(axes, at, trend_places(one, places) if smooth else at, one)
     axes.set_xlim(-0.5, len(order) - 0.5)
-    low, high = extent([p.value for one in series for p in one.points], zero=difference)
+    low, high = extent([p.value for one in series for p in one.points], zero=bool(against))
     axes.set_ylim(low, high + 0.06 * (high - low))  # room for the names of bands
-    if difference:
+    if against:
         axes.axhline(0, color=_INK, linewidth=1, zorder=1)
-    axes.set_xticks(range(len(order)), [point.code for point in order])
-    small = len(order) > 40
-    axes.tick_params(axis="x", rotation=90 if small else 0, labelsize=6.2 if small else 8)
+    _codes(axes, [point.code for point in order])
     most, least = (short_count(order[end].rows or 0) for end in (0, -1))
     below = f"languages, from most training text ({most} pairs) to least ({least})"
     rule = trend_rule(max(len(one.points) for one in series)) if smooth else ""
-    axes.set_xlabel(f"{below}\n{rule}".strip(), fontsize=8)
+    axes.set_xlabel(f"{below}\n{rule}".strip(), fontsize=8, labelpad=24)
     _legend(axes, series)
     return figure
 
 
-def scatter_file(series: Sequence[Series], *, measure: str, difference: bool) -> "Figure":
+def scatter_file(series: Sequence[Series], *, measure: str, against: str = "") -> "Figure":
     """The picture of `scatter_picture`; the training size of some language must be known."""
-    shown = [Series(one.name, by_training_size(one.points)) for one in series]
+    shown = in_order(series)
     points = [point for one in shown for point in one.points]
-    figure, axes = _blank(_title(measure, difference))
-    for index, one in enumerate(shown):
-        _draw(axes, [(_size(point), point.value) for point in one.points], [], index, one.name)
+    figure, axes = _blank(measured(measure, against))
+    for one in shown:
+        _draw(axes, [(_size(point), point.value) for point in one.points], [], one)
     ticks = log_ticks(min(map(_size, points)), max(map(_size, points)))
     axes.set_xscale("log")
     axes.set_xlim(ticks[0], ticks[-1])
     axes.set_xticks(ticks, [short_count(tick) for tick in ticks])
     axes.minorticks_off()
     axes.grid(axis="x", color=_LINE, linewidth=0.7)
-    axes.set_ylim(*extent([point.value for point in points], zero=difference))
+    axes.set_ylim(*extent([point.value for point in points], zero=bool(against)))
     axes.set_xlabel("training pairs")
     if len(shown) == 1:
         _label(axes, by_surprise(points))
@@ -108,9 +102,12 @@ def heat_file(rows: Sequence[Row], *, layer: str) -> "Figure":
         cmap=colours,
         norm=PowerNorm(0.5, 0, most),
     )
-    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=6.5)
+    axes.set_yticks([])
+    side = axes.get_yaxis_transform()
+    for place, row in enumerate(rows):
+        axes.text(-0.006, place, row.name, transform=side, ha="right", va="center", fontsize=6.5)
     axes.set_xlabel("expert")
-    axes.set_title(f"Experts of {layer} by language", loc="left", fontsize=9)
+    figure.text(0.12, 1 - 0.3 / height, f"Experts of {layer} by language", fontsize=9)
     axes.tick_params(length=0)
     tall = min(1.6 / height, 1 - 1.0 / height)
     bar = figure.add_axes((0.905, 1 - 0.38 / height - tall, 0.012, tall))
@@ -119,14 +116,34 @@ def heat_file(rows: Sequence[Row], *, layer: str) -> "Figure":
     return figure
 
 
-def rendered(figure: "Figure") -> dict[str, bytes]:
-    """The picture by the endings of its files, `png` and `svg`."""
-    files = {}
+def files(drawn: Callable[[], Iterable[tuple[str, "Figure"]]]) -> dict[str, bytes]:
+    """Every figure that `drawn` yields, as PNG and SVG, by the names of their files.
+
+    Stems keep letters, digits, `_`, `-` and `.`; of stems that become the same, later ones get a
+    number. Drawing happens inside, under settings that are nobody's but the report's.
+    """
+    import matplotlib
+
+    found: dict[str, bytes] = {}
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_SETTINGS)
+        for stem, figure in drawn():
+            plain = re.sub(r"[^\w.-]+", "_", stem, flags=re.ASCII)
+            name, number = plain, 2
+            while f"{name}.png" in found:
+                name, number = f"{plain}-{number}", number + 1
+            found |= {f"{name}.{kind}": data for kind, data in _rendered(figure).items()}
+    return found
+
+
+def _rendered(figure: "Figure") -> dict[str, bytes]:
+    found = {}
     for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         out = io.BytesIO()
         figure.savefig(out, format=kind, dpi=_DPI, metadata=metadata)
-        files[kind] = out.getvalue()
-    return files
+        found[kind] = out.getvalue()
+    return found
 
 
 def _blank(title: str) -> tuple["Figure", "Axes"]:
@@ -134,7 +151,7 @@ def _blank(title: str) -> tuple["Figure", "Axes"]:
 
     figure = Figure(figsize=(11, 4.6))
     axes = figure.add_axes((0.05, 0.17, 0.935, 0.74))
-    axes.set_title(title, loc="left", fontsize=9)
+    figure.text(0.05, 0.93, title, fontsize=9)
     axes.grid(axis="y", color=_LINE, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(length=0)
@@ -142,14 +159,28 @@ def _blank(title: str) -> tuple["Figure", "Axes"]:
     return figure, axes
 
 
+def _codes(axes: "Axes", codes: Sequence[str]) -> None:
+    """Codes below the axis, upright where there are many.
+
+    As texts, because drawing a tick of matplotlib's for each takes twice the time.
+    """
+    axes.set_xticks([])
+    many = len(codes) > _UPRIGHT_FROM
+    for place, code in enumerate(codes):
+        axes.text(
+            place, -0.015, code, transform=axes.get_xaxis_transform(), ha="center", va="top",
+            rotation=90 if many else 0, fontsize=6.2 if many else 8, color=_SOFT,
+        )  # fmt: skip
+
+
 def _draw(
     axes: "Axes",
     at: Sequence[tuple[float, float]],
     line: Sequence[tuple[float, float]],
-    index: int,
-    name: str,
+    series: Series,
 ) -> None:
     """A system's points and, where there is one, its line; both under its name in the legend."""
+    index = series.style
     colour = _COLOURS[index % len(_COLOURS)]
     mark = {"marker": _MARKS[index % len(_MARKS)], "markersize": 4, "color": colour}
     axes.plot(*zip(*at, strict=True), linestyle="", alpha=0.6, **mark)
@@ -157,7 +188,7 @@ def _draw(
     dashes = _DASHES[index % len(_DASHES)] if line else ""
     axes.plot(xs, ys, linestyle=dashes, color=colour, linewidth=1.8)
     # Never seen; it gives the legend both the mark and the dashes.
-    axes.plot([], [], linestyle=dashes, linewidth=1.8, label=name, **mark)
+    axes.plot([], [], linestyle=dashes, linewidth=1.8, label=series.name, **mark)
 
 
 def _legend(axes: "Axes", series: Sequence[Series]) -> None:
@@ -204,7 +235,3 @@ def _label(axes: "Axes", points: Sequence[Point]) -> None:
 
 def _size(point: Point) -> int:
     return max(point.rows or 0, 1)
-
-
-def _title(measure: str, difference: bool) -> str:
-    return f"Difference in {measure} to the baseline" if difference else measure

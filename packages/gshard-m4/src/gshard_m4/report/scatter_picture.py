@@ -8,30 +8,28 @@ from html import escape
 from gshard_m4.report import svg
 from gshard_m4.report.axes import extent, linear_ticks, log_ticks, short_count
 from gshard_m4.report.labels import place_labels
-from gshard_m4.report.series import Point, Series, by_training_size
+from gshard_m4.report.series import Point, Series, in_order, measured
 from gshard_m4.report.trend_picture import tip
 
 _HEIGHT = 460
 _LETTER = 6.2
 
 
-def scatter_picture(
-    series: Sequence[Series], *, key: str, measure: str, difference: bool = False
-) -> str:
+def scatter_picture(series: Sequence[Series], *, key: str, measure: str, against: str = "") -> str:
     """The picture as HTML; empty where the training size of no language is known."""
-    shown = [Series(one.name, by_training_size(one.points)) for one in series]
+    shown = in_order(series)
     points = [point for one in shown for point in one.points]
     if not points:
         return ""
     across = log_ticks(min(map(_rows, points)), max(map(_rows, points)))
-    y_range = extent([point.value for point in points], zero=difference)
+    y_range = extent([point.value for point in points], zero=bool(against))
     x_range = (math.log10(across[0]), math.log10(across[-1]))
     frame = svg.Frame(x_range, y_range, _HEIGHT, bottom=44)
     places = [[_place(point, frame) for point in one.points] for one in shown]
     marks = "".join(
-        f'<g class="{svg.style(index)}">'
+        f'<g class="{svg.style(one)}">'
         + "".join(
-            svg.mark(x, y, index, tip(point, one.name, difference))
+            svg.mark(x, y, one.style, tip(point, one.name, bool(against)))
             for (x, y), point in zip(places[index], one.points, strict=True)
         )
         + "</g>"
@@ -39,8 +37,8 @@ def scatter_picture(
     )
     # Labels of several systems would be the same words beside every mark.
     labels = _labels(shown[0].points, frame) if len(shown) == 1 else ""
-    title = f"Difference in {measure} to the baseline" if difference else measure
-    y_axis = svg.y_axis(frame, linear_ticks(*y_range), title, zero=difference)
+    title = measured(measure, against)
+    y_axis = svg.y_axis(frame, linear_ticks(*y_range), title, zero=bool(against))
     picture = svg.figure(
         key=key,
         title=f"{title} against training pairs",

@@ -5,7 +5,7 @@ Both kinds of pictures, in the page and as files, are drawn from these.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TREND_WINDOW = 10  # as in the paper: GShard, arXiv 2006.16668, Figure 6
 _FEWEST_FOR_TREND = 4
@@ -30,16 +30,28 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One system's points, in the order in which they are drawn."""
+    """One system's points; `style` numbers its colour, mark and dashes in every picture."""
 
     name: str
     points: tuple[Point, ...]
+    style: int = 0
 
 
 def by_training_size(points: Iterable[Point]) -> tuple[Point, ...]:
     """The points whose training size is known, largest first; ties in order of their codes."""
     known = [(-point.rows, point.code, point) for point in points if point.rows is not None]
     return tuple(point for *_, point in sorted(known, key=lambda each: each[:2]))
+
+
+def in_order(series: Sequence[Series]) -> list[Series]:
+    """The series without the languages of unknown training size, most training text first."""
+    places = {point.code: place for place, point in enumerate(order_of(series))}
+    found = []
+    for one in series:
+        known = [point for point in one.points if point.code in places]
+        points = sorted(known, key=lambda point: places[point.code])
+        found.append(replace(one, points=tuple(points)))
+    return found
 
 
 def trend_window(count: int) -> int:
@@ -66,6 +78,11 @@ def trend_rule(count: int) -> str:
     margin = (window - 1) / 2
     places = "place" if margin == 1 else "places"
     return TREND_RULE.format(window=window, margin=margin, places=places) if window else ""
+
+
+def measured(measure: str, against: str) -> str:
+    """What an axis says: the measure, or the difference in it to what it is against."""
+    return f"Difference in {measure} to {against}" if against else measure
 
 
 def order_of(series: Sequence[Series]) -> list[Point]:

@@ -53,6 +53,12 @@ def series_of(split: SplitScores, key: str, name: str = "") -> Series:
     return Series(name, tuple(points))
 
 
+def drawn_series(split: SplitScores, key: str) -> tuple[Series, str]:
+    """The differences to the baseline where there are any, else the scores; and what against."""
+    delta = series_of(split, f"delta_{key}")
+    return (delta, "the baseline") if delta.points else (series_of(split, key), "")
+
+
 def expert_rows(experts: Experts, layer: int, languages: list[LanguageScores]) -> list[Row]:
     """The shares of every recorded language in one layer: scored ones first, in their order."""
     names = {one.code: one.name for one in languages if one.code in experts.languages}
@@ -73,25 +79,20 @@ def _pictures(scores: Scores, split: SplitScores, number: int) -> str:
 
 
 def _metric_pictures(scores: Scores, split: SplitScores, metric: Metric, number: int) -> str:
-    delta = series_of(split, f"delta_{metric.key}")
-    score = series_of(split, metric.key)
-    difference = bool(delta.points)
-    main = [delta if difference else score]
+    main, against = drawn_series(split, metric.key)
     key = f"p{number}-{metric.key}"
-    trend = trend_picture(main, key=f"{key}-t", measure=metric.title, difference=difference)
+    trend = trend_picture([main], key=f"{key}-t", measure=metric.title, against=against)
     if not trend:
         return ""
-    raw = trend_picture(
-        main, key=f"{key}-r", measure=metric.title, difference=difference, smooth=False
-    )
-    scatter = scatter_picture([score], key=f"{key}-s", measure=metric.title)
+    raw = trend_picture([main], key=f"{key}-r", measure=metric.title, against=against, smooth=False)
+    scatter = scatter_picture([series_of(split, metric.key)], key=f"{key}-s", measure=metric.title)
     name = escape(metric.title)
-    against = f" against {escape(scores.baseline.name)}" if difference and scores.baseline else ""
+    baseline = f" against {escape(scores.baseline.name)}" if against and scores.baseline else ""
     pictures = (
         f"{trend}<details><summary><span class='name'>Without smoothing</span></summary>"
         f"<div>{raw}</div></details><h3>{name} against training text</h3>{scatter}"
     )
-    title = f"{'Δ ' if difference else ''}{name}{against}, from most training text to least"
+    title = f"{'Δ ' if against else ''}{name}{baseline}, from most training text to least"
     if metric == scores.leading:
         return f"<h3>{title}</h3>{pictures}"
     return (

@@ -69,17 +69,17 @@ def legend(series: Sequence[Series], *, line: bool) -> str:
     if len(series) < 2:
         return ""
     items = "".join(
-        f'<li><svg viewBox="-18 -7 36 14" aria-hidden="true" class="{style(index)}">'
-        f"{_dash_path('M-18,0H18', index) if line else ''}{mark(0, 0, index)}</svg>"
+        f'<li><svg viewBox="-18 -7 36 14" aria-hidden="true" class="{style(one)}">'
+        f"{_dash_path('M-18,0H18', one.style) if line else ''}{mark(0, 0, one.style)}</svg>"
         f"{escape(one.name)}</li>"
-        for index, one in enumerate(series)
+        for one in series
     )
     return f'<ul class="legend">{items}</ul>'
 
 
-def style(index: int) -> str:
+def style(series: Series) -> str:
     """The class that gives a system its colour."""
-    return f"series-{index % SERIES_STYLES}"
+    return f"series-{series.style % SERIES_STYLES}"
 
 
 def mark(x: float, y: float, index: int, tip: str = "") -> str:

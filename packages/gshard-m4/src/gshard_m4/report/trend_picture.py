@@ -13,6 +13,8 @@ from gshard_m4.report.axes import extent, linear_ticks, short_count, signed
 from gshard_m4.report.series import (
     Point,
     Series,
+    in_order,
+    measured,
     moving_average,
     order_of,
     trend_rule,
@@ -25,7 +27,7 @@ _LEAST_SLOT = 9.5  # what a label needs when it stands upright
 
 
 def trend_picture(
-    series: Sequence[Series], *, key: str, measure: str, difference: bool, smooth: bool = True
+    series: Sequence[Series], *, key: str, measure: str, against: str = "", smooth: bool = True
 ) -> str:
     """The picture as HTML; empty where the training size of no language is known.
 
@@ -33,23 +35,22 @@ def trend_picture(
       series: one a system; languages without a known training size are left out.
       key: begins the ids of the picture.
       measure: what the values are, such as `chrF++` or `BLEU`.
-      difference: values are differences to a baseline, so that zero means something.
+      against: what values are differences to, if they are differences.
       smooth: points with a trend through them; otherwise lines from language to language.
     """
     places = {point.code: place for place, point in enumerate(order_of(series))}
     if not places:
         return ""
-    order = order_of(series)
-    shown = [_in_order(one, places) for one in series]
+    order, difference = order_of(series), bool(against)
+    shown = in_order(series)
     values = [point.value for one in shown for point in one.points]
     y_range = extent(values, zero=difference)
     frame = svg.Frame((-0.5, len(order) - 0.5), y_range, _HEIGHT)
     systems = "".join(
-        f'<g class="{svg.style(index)}">'
-        f"{_system(one, places, frame, index, difference, smooth)}</g>"
-        for index, one in enumerate(shown)
+        f'<g class="{svg.style(one)}">{_system(one, places, frame, difference, smooth)}</g>'
+        for one in shown
     )
-    title = f"Difference in {measure} to the baseline" if difference else measure
+    title = measured(measure, against)
     y_axis = svg.y_axis(frame, linear_ticks(*y_range), title, zero=difference)
     body = _bands(order, frame) + y_axis + systems + _names(order, frame)
     picture = svg.figure(
@@ -63,26 +64,20 @@ def trend_picture(
     return svg.legend(series, line=True) + picture
 
 
-def _in_order(series: Series, places: dict[str, int]) -> Series:
-    found = [point for point in series.points if point.code in places]
-    return Series(series.name, tuple(sorted(found, key=lambda point: places[point.code])))
-
-
 def _system(
     series: Series,
     places: dict[str, int],
     frame: svg.Frame,
-    index: int,
     difference: bool,
     smooth: bool,
 ) -> str:
     at = [(places[point.code], point.value) for point in series.points]
     drawn = trend_places(series, places) if smooth else at
     marks = "".join(
-        svg.mark(frame.x(x), frame.y(y), index, tip(point, series.name, difference))
+        svg.mark(frame.x(x), frame.y(y), series.style, tip(point, series.name, difference))
         for (x, y), point in zip(at, series.points, strict=True)
     )
-    return marks + svg.line(((frame.x(x), frame.y(y)) for x, y in drawn), index)
+    return marks + svg.line(((frame.x(x), frame.y(y)) for x, y in drawn), series.style)
 
 
 def trend_places(series: Series, places: dict[str, int]) -> list[tuple[float, float]]:
