@@ -30,7 +30,7 @@ _KEY = {
 }
 _IDENTIFIER = re.compile(r"[_.:/]|[a-z][A-Z]")
 _SNAKE_CASE = re.compile("[a-z0-9]_[a-z0-9]{2,}")
-_SPACE = re.compile(r"\s+")
+_CODE = re.compile(r"<|\{\{|\\")
 
 
 class English(NamedTuple):
@@ -84,7 +84,7 @@ def _english(raw: str) -> English | str:
         return "empty"
     if len(text) > LONGEST:
         return "too long"
-    if "|/|" in raw or any(code in text for code in ("<", "{{", "\\", "://")):
+    if "|/|" in raw or "://" in text or _CODE.search(text):
         return "code"
     if len(placeholders) > MOST_PLACEHOLDERS:
         return "placeholders"
@@ -114,7 +114,7 @@ def _fault(text: str, raw: str, english: English) -> str:
         return "copy of the English"
     if len(text) > LONGEST:
         return "too long"
-    if "|/|" in raw or any(code in text for code in ("<", "{{", "\\")):
+    if "|/|" in raw or _CODE.search(text):
         return "code"
     if _placeholders(text) != english.placeholders:
         return "placeholders"
@@ -126,7 +126,7 @@ def _fault(text: str, raw: str, english: English) -> str:
 def _without_markup(text: str) -> str:
     if "<" in text or "&" in text:
         text = html.unescape(_TAG.sub(" ", text))
-    return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def _placeholders(text: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gshard_m4 import scripts
+from gshard_m4 import languages, scripts
 from gshard_m4.debian.archive import COPYRIGHT, File, files
 from gshard_m4.debian.cleaning import Cleaner
 from gshard_m4.debian.locales import language_of
@@ -61,7 +61,7 @@ def extract(job: Job) -> str:
         unreadable.append,
     )
     cleaner, unknown, read = Cleaner(), Counter[str](), 0
-    pairs: dict[Language, dict[tuple[str, str], None]] = defaultdict(dict)
+    pairs: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
     for locale, english, text in translations:
         language = language_of(locale, mediawiki=collection.reader == "mediawiki")
         if language is None:
@@ -70,7 +70,7 @@ def extract(job: Job) -> str:
         read += 1
         pair = cleaner.pair(english, text) if text else None
         if pair:
-            pairs[language][pair] = None
+            pairs[language.code][pair] = None
         elif not text:
             cleaner.removed["empty"] += 1
     content, members = _packed(_by_code(pairs), job.name)
@@ -121,11 +121,12 @@ def _members(
 
 
 def _by_code(
-    pairs: Mapping[Language, Mapping[tuple[str, str], None]],
+    pairs: Mapping[str, Mapping[tuple[str, str], None]],
 ) -> dict[str, dict[tuple[str, str], None]]:
     """Pairs by code, a catalogue in another script than its language's under the variant's."""
     by_code: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
-    for language, found in pairs.items():
+    for code, found in pairs.items():
+        language = languages.find(code, variants=True, others=True)
         by_code[_code(language, found)].update(found)
     return by_code
 
