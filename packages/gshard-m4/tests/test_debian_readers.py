@@ -7,12 +7,9 @@ import pytest
 
 from gshard_m4.debian import gettext as catalogues
 from gshard_m4.debian import mozilla as packs
-from gshard_m4.debian.descriptions import blocks, descriptions
-from gshard_m4.debian.gettext import gettext
-from gshard_m4.debian.help_pages import libreoffice_help, mallard
+from gshard_m4.debian.descriptions import blocks
 from gshard_m4.debian.locales import language_of
-from gshard_m4.debian.mediawiki import mediawiki
-from gshard_m4.debian.mozilla import mozilla
+from gshard_m4.debian.readers import READERS
 
 
 def catalogue(entries, order="<", charset="UTF-8"):
@@ -33,7 +30,8 @@ def catalogue(entries, order="<", charset="UTF-8"):
 def read(reader, files, english=()):
     """What a reader gives, and the files it could not read."""
     unreadable = []
-    found = [tuple(one) for one in reader(files, english, unreadable.append)]
+    ours = READERS[reader].english(english, unreadable.append)
+    found = [tuple(one) for one in READERS[reader].read(files, ours, unreadable.append)]
     return found, unreadable
 
 
@@ -49,7 +47,7 @@ def test_catalogues_give_messages_without_context_and_plurals_as_two(order, char
         order,
         charset,
     )
-    found, unreadable = read(gettext, [("/usr/share/locale/de_AT/LC_MESSAGES/x.mo", content)])
+    found, unreadable = read("gettext", [("/usr/share/locale/de_AT/LC_MESSAGES/x.mo", content)])
     assert found == [
         ("de_AT", "_Open", "Ö_ffnen"),
         ("de_AT", "Close", "Schließen"),
@@ -67,15 +65,17 @@ def test_a_language_with_one_form_has_the_plural_only():
 def test_catalogues_that_cannot_be_read_are_named():
     broken = catalogue([("a", "ä")])[:40]
     found, unreadable = read(
-        gettext,
+        "gettext",
         [
             ("/usr/share/locale/de/LC_MESSAGES/a.mo", broken),
             ("/usr/share/locale/de/LC_MESSAGES/b.mo", b"nothing of the kind"),
             ("/usr/share/x.mo/none", catalogue([])),
             ("/languages/pt_BR.mo", catalogue([("Yes", "Sim")])),
+            ("/languages/admin-network-de.mo", catalogue([("No", "Nein")])),
+            ("/locale/es_419/LC_MESSAGES/x.mo", catalogue([("No", "No.")])),
         ],
     )
-    assert found == [("pt_BR", "Yes", "Sim")]
+    assert found == [("pt_BR", "Yes", "Sim"), ("de", "No", "Nein"), ("es_419", "No", "No.")]
     assert [line.split(": ")[0] for line in unreadable] == [
         "/usr/share/locale/de/LC_MESSAGES/a.mo",
         "/usr/share/locale/de/LC_MESSAGES/b.mo",
@@ -94,7 +94,7 @@ def test_libreoffice_help_pairs_paragraphs_by_page_and_number_and_splits_sentenc
         page("de", (1, "Eins. Zwei ist es."), (2, "Allein. Sehr."), (3, "Drei")),
         page("de", (4, '<span class="switchinline">Mac</span>Vier')),
     ]
-    found, unreadable = read(libreoffice_help, german, english)
+    found, unreadable = read("libreoffice_help", german, english)
     assert found == [
         ("de", "One.", "Eins."),
         ("de", "Two it is.", "Zwei ist es."),
@@ -105,7 +105,7 @@ def test_libreoffice_help_pairs_paragraphs_by_page_and_number_and_splits_sentenc
 
 def test_help_that_is_not_utf_8_is_named_and_left_out():
     bad = ("/help/de/text/a.html", b'<p id="1">\xe4</p>')
-    found, unreadable = read(libreoffice_help, [bad], [])
+    found, unreadable = read("libreoffice_help", [bad], [])
     assert found == []
     assert unreadable == [
         "/help/de/text/a.html: 'utf-8' codec can't decode byte 0xe4 in position 10:"
@@ -124,7 +124,7 @@ def test_mallard_pairs_pages_with_the_same_blocks():
         page("fr", "<title>Fichiers</title>"),
         ("/usr/share/help/es/gnome-help/a.page", b"<page>"),
     ]
-    found, unreadable = read(mallard, files)
+    found, unreadable = read("mallard", files)
     assert found == [
         ("de", "Files", "Dateien"),
         ("de", "Open it.", "Öffne es."),
@@ -191,7 +191,7 @@ def test_language_packs_are_paired_by_file_and_key():
         ),
         ("/usr/lib/langpack-fr@firefox.xpi", b"no archive"),
     ]
-    found, unreadable = read(mozilla, german, english)
+    found, unreadable = read("mozilla", german, english)
     assert found == [
         ("de", "Hello Thunderbird", "Hallo Thunderbird"),
         ("de", "Colour", "Farbe"),
@@ -210,7 +210,7 @@ def test_mediawiki_messages_are_plain_and_paired_by_folder_and_key():
         messages("other/fr", c="Oui"),
         ("/usr/share/mediawiki/i18n/it.json", b"{"),
     ]
-    found, unreadable = read(mediawiki, files)
+    found, unreadable = read("mediawiki", files)
     assert found == [("de", "See the help now", "Siehe Hilfe jetzt")]
     assert unreadable == [
         "/usr/share/mediawiki/i18n/it.json: Expecting property name enclosed in double quotes:"
@@ -233,7 +233,7 @@ def test_descriptions_are_paired_by_hash_where_they_have_as_many_blocks():
         index("pt%5fBR", ("a1", "Programa\n Um. Dois.\n .\n  * primeiro\n  * segundo")),
         index("de", ("b2", "B"), ("c3", "neu")),
     ]
-    found, unreadable = read(descriptions, others, english)
+    found, unreadable = read("descriptions", others, english)
     assert found == [
         ("pt_BR", "Tool", "Programa"),
         ("pt_BR", "One.", "Um."),

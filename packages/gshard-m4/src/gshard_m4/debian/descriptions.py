@@ -13,13 +13,22 @@ _DESCRIPTION = re.compile(r"^Description-(?!md5)[\w@]+: (.*)", re.MULTILINE | re
 _BULLET = re.compile(r" (?:\s+(?:[-*+o•]|\d+[.)])|[-*+•])\s+")
 
 
+Blocks = dict[str, list[str]]
+"""A description's blocks by its hash."""
+
+
+def descriptions_english(files: Iterable[File], unreadable: Callable[[str], None]) -> Blocks:
+    """The English descriptions."""
+    ours: Blocks = {}
+    for _, _, found in _indexes(files, unreadable):
+        ours |= {md5: blocks(text) for md5, text in found.items()}
+    return ours
+
+
 def descriptions(
-    files: Iterable[File], english: Iterable[File], unreadable: Callable[[str], None]
+    files: Iterable[File], ours: Blocks, unreadable: Callable[[str], None]
 ) -> Iterator[Translation]:
     """Sentences of descriptions with as many blocks as the English one of the same hash."""
-    ours: dict[str, list[str]] = {}
-    for _, _, found in _indexes(english, unreadable):
-        ours |= {md5: blocks(text) for md5, text in found.items()}
     seen = set()
     for _, locale, found in _indexes(files, unreadable):
         for md5, text in found.items():

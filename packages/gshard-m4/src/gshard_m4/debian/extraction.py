@@ -1,6 +1,7 @@
 """One package's pairs, cleaned, in one file: a gzip member a language, and what was counted."""
 
 import dataclasses
+import functools
 import gzip
 import json
 import re
@@ -54,11 +55,10 @@ def extract(job: Job) -> str:
     """Reads a package and writes its pairs; returns its name."""
     collection = next(c for c in (*COLLECTIONS, DESCRIPTIONS) if c.name == job.collection)
     copyright_files: list[bytes] = []
-    unreadable: list[str] = []
-    translations = READERS[collection.reader](
-        _members(job.inputs, collection, copyright_files),
-        _members(job.english, collection, []),
-        unreadable.append,
+    ours, unreadable_english = _english(collection, job.english)
+    unreadable = list(unreadable_english)
+    translations = READERS[collection.reader].read(
+        _members(job.inputs, collection, copyright_files), ours, unreadable.append
     )
     cleaner, unknown, read = Cleaner(), Counter[str](), 0
     pairs: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
@@ -98,6 +98,15 @@ def extract(job: Job) -> str:
     job.report.unlink(missing_ok=True)
     write_all(job.output.parent, outputs)
     return job.name
+
+
+@functools.lru_cache(maxsize=2)
+def _english(collection: Collection, paths: tuple[Path, ...]) -> tuple[Any, tuple[str, ...]]:
+    """The English side, read once in a process for all packages of a collection."""
+    unreadable: list[str] = []
+    files = _members(paths, collection, [])
+    ours = READERS[collection.reader].english(files, unreadable.append)
+    return ours, tuple(unreadable)
 
 
 def licences(copyright_file: bytes) -> list[str]:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from gshard_m4.debian.archive import File
 from gshard_m4.debian.translations import Translation
 
+# The folder above LC_MESSAGES, or the end of the name: WordPress has admin-de_DE.mo.
 _LOCALE = re.compile(
-    r"/([A-Za-z]{2,3}(?:[_@-][A-Za-z]+)*)/LC_MESSAGES/[^/]+\.mo$|/([a-z]{2,3}(?:_[A-Z]{2})?)\.mo$"
+    r"/([A-Za-z]{2,4}(?:[_@-][A-Za-z0-9]+)*)/LC_MESSAGES/[^/]+\.mo$"
+    r"|/(?:[a-z-]+-)?([a-z]{2,3}(?:_[A-Z]{2})?)\.mo$"
 )
 _CHARSET = re.compile(rb"charset=([\w.-]+)")
 _BYTE_ORDERS = {0x950412DE: "<", 0xDE120495: ">"}
@@ -19,10 +21,10 @@ _CREDITS = re.compile(
 
 
 def gettext(
-    files: Iterable[File], english: Iterable[File], unreadable: Callable[[str], None]
+    files: Iterable[File], ours: None, unreadable: Callable[[str], None]
 ) -> Iterator[Translation]:
     """Messages of every catalogue; the English is in the catalogue itself."""
-    del english
+    del ours
     for name, content in files:
         found = _LOCALE.search(name)
         if not found:

@@ -15,11 +15,19 @@ _BLOCKS = ("p", "title", "desc", "td", "th")
 _HOLDS_BLOCKS = ("p", "list", "steps", "media")
 
 
+Paragraphs = dict[tuple[str, str], str]
+"""Text by page and number."""
+
+
+def libreoffice_english(files: Iterable[File], unreadable: Callable[[str], None]) -> Paragraphs:
+    """The English paragraphs."""
+    return {key: text for _, key, text in _paragraphs(files, unreadable)}
+
+
 def libreoffice_help(
-    files: Iterable[File], english: Iterable[File], unreadable: Callable[[str], None]
+    files: Iterable[File], ours: Paragraphs, unreadable: Callable[[str], None]
 ) -> Iterator[Translation]:
     """Sentences of paragraphs that have the same page and number in English."""
-    ours = {key: text for _, key, text in _paragraphs(english, unreadable)}
     seen = set()
     for locale, key, text in _paragraphs(files, unreadable):
         if key in ours and key not in seen:
@@ -44,10 +52,10 @@ def _paragraphs(
 
 
 def mallard(
-    files: Iterable[File], english: Iterable[File], unreadable: Callable[[str], None]
+    files: Iterable[File], ours: None, unreadable: Callable[[str], None]
 ) -> Iterator[Translation]:
     """Sentences of pages that have the same sequence of blocks as the English page."""
-    del english
+    del ours
     pages: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
     for name, content in files:
         found = _HELP_PATH.search(name)
@@ -58,10 +66,10 @@ def mallard(
             pages[locale][page] = _blocks(ElementTree.fromstring(content))
         except ElementTree.ParseError as error:
             unreadable(f"{name}: {error}")
-    ours = pages.pop("C", {})
+    originals = pages.pop("C", {})
     for locale, theirs in pages.items():
         for page, blocks in theirs.items():
-            reference = ours.get(page, [])
+            reference = originals.get(page, [])
             if [tag for tag, _ in reference] != [tag for tag, _ in blocks]:
                 continue
             for (_, one), (_, other) in zip(reference, blocks, strict=True):

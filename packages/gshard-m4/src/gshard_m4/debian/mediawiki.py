@@ -13,24 +13,24 @@ _CODE = ("{{", "<", "[http", "[$", "[[Special")
 
 
 def mediawiki(
-    files: Iterable[File], english: Iterable[File], unreadable: Callable[[str], None]
+    files: Iterable[File], ours: None, unreadable: Callable[[str], None]
 ) -> Iterator[Translation]:
     """Messages that have the same folder and key in English; none with templates or markup."""
-    del english
+    del ours
     folders: dict[str, dict[str, bytes]] = defaultdict(dict)
     for name, content in files:
         folder, _, file = name.rpartition("/")
         folders[folder][file.removesuffix(".json")] = content
     for folder, contents in sorted(folders.items()):
-        ours = _messages(f"{folder}/en.json", contents.pop("en", b"{}"), unreadable)
+        english = _messages(f"{folder}/en.json", contents.pop("en", b"{}"), unreadable)
         for locale, content in sorted(contents.items()):
             # Documentation for translators.
             if locale == "qqq":
                 continue
             theirs = _messages(f"{folder}/{locale}.json", content, unreadable)
             for key, text in theirs.items():
-                if key in ours:
-                    yield Translation(locale, ours[key], text)
+                if key in english:
+                    yield Translation(locale, english[key], text)
 
 
 def _messages(name: str, content: bytes, unreadable: Callable[[str], None]) -> dict[str, str]:

@@ -24,13 +24,18 @@ Texts = dict[tuple[str, str], str]
 """Text of each file and key of a pack."""
 
 
+def mozilla_english(files: Iterable[File], unreadable: Callable[[str], None]) -> Texts:
+    """The texts of the English pack."""
+    ours: Texts = {}
+    for name, content in files:
+        ours |= _texts(name, content, unreadable)[1]
+    return ours
+
+
 def mozilla(
-    files: Iterable[File], english: Iterable[File], unreadable: Callable[[str], None]
+    files: Iterable[File], ours: Texts, unreadable: Callable[[str], None]
 ) -> Iterator[Translation]:
     """Texts that have the same file and key in the English pack."""
-    ours: Texts = {}
-    for name, content in english:
-        ours |= _texts(name, content, unreadable)[1]
     for name, content in files:
         locale, theirs = _texts(name, content, unreadable)
         for key, text in theirs.items():
