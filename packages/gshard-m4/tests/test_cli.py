@@ -24,7 +24,7 @@ def test_evaluate_writes_the_report_and_prints_the_languages(write_split, tmp_pa
     assert "  best   German           de   chrF++" in out
     assert out.endswith(f"report: {tmp_path}/new/report/report.html\n")
     files = sorted(path.name for path in (tmp_path / "new" / "report").iterdir())
-    assert files == ["report.html", "scores.csv", "scores.json"]
+    assert files == ["report.html", "scores.csv", "scores.json", "translations-test.jsonl.gz"]
 
 
 def test_scoring_twice_gives_the_same_files(write_split, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ class Experts:
     languages: dict[str, tuple[tuple[float, ...], ...]]
 
 
-def read_experts(path: Path, faults: list[str]) -> Experts | None:
+def read_experts(
+    path: Path, faults: list[str], find: Callable[[str], languages.Language] = languages.find
+) -> Experts | None:
     """What the file says; None and a fault for everything that is wrong with it.
 
     It is `{"layers": [name, ...], "num_experts": E, "languages": {code: [[share, ...], ...]}}`,
@@ -37,7 +40,7 @@ def read_experts(path: Path, faults: list[str]) -> Experts | None:
     found: dict[str, tuple[tuple[float, ...], ...]] = {}
     for given, rows in {} if wrong else document["languages"].items():
         try:
-            code = languages.find(given).code
+            code = find(given).code
         except ValueError as error:
             wrong.append(str(error))
             continue

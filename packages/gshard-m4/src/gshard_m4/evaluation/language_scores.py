@@ -14,8 +14,8 @@ from gshard_m4.evaluation.scores import LanguageScores, OtherLanguage, SentenceS
 from gshard_m4.evaluation.translations import Task, Translation
 
 WORST_SENTENCES = 10
-# Languages that share their references keep them counted, so a process gets several at a time.
-_TASKS_AT_ONCE = 6
+# Languages that share their references keep them counted, so a process gets many at a time.
+_PARTS_PER_PROCESS = 2
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class How:
 
 def score_languages(tasks: Sequence[Task], how: How, *, processes: int) -> list[LanguageScores]:
     """The scores of every task, in order."""
-    size = min(_TASKS_AT_ONCE, math.ceil(len(tasks) / max(1, processes)))
+    if processes <= 1 or len(tasks) <= 1:
+        return score_part(tasks, how)
+    size = math.ceil(len(tasks) / (_PARTS_PER_PROCESS * processes))
     parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
-    if processes <= 1 or len(parts) <= 1:
-        return [one for part in parts for one in score_part(part, how)]
     # Forking a process that has threads, as numpy's has, can hang.
     with ProcessPoolExecutor(min(processes, len(parts)), get_context("spawn")) as pool:
         found = pool.map(score_part, parts, [how] * len(parts))

@@ -7,7 +7,7 @@ What is read is complete and right, or `TranslationsError` lists everything that
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 from gshard_m4 import languages
 from gshard_m4.evaluation.experts import EXPERTS, Experts, read_experts
 from gshard_m4.input_error import InputError
+
+Find = Callable[[str], languages.Language]
 
 MANIFEST = "manifest.json"
 _FIELDS = {"id": int, "source": str, "reference": str, "prediction": str, "truncated": bool}
@@ -62,20 +64,20 @@ class Split:
     not_scored: tuple[str, ...] = ()
 
 
-def read_translations(folder: Path) -> list[Split]:
-    """Every split below `folder`, or the one that `folder` itself is.
+def read_translations(folder: Path, *, find: Find = languages.find) -> list[Split]:
+    """Every split below `folder`, or the one that `folder` itself is; `find` finds languages.
 
     Raises:
       TranslationsError: the folder holds no translations, or some are missing or malformed.
     """
     faults: list[str] = []
-    splits = [_read_split(split, faults) for split in _split_folders(folder, faults)]
+    splits = [_read_split(split, faults, find) for split in _split_folders(folder, faults)]
     if faults:
         raise TranslationsError(faults)
     return splits
 
 
-def task_language(task: str) -> languages.Language:
+def task_language(task: str, find: Find = languages.find) -> languages.Language:
     """The language of a task named `m4_<lang>_en` or `m4_<corpus>_<lang>_en`.
 
     A script (four letters) belongs to the code before it: `m4_sample_sr_Latn_en` is `sr_Latn`.
@@ -87,7 +89,7 @@ def task_language(task: str) -> languages.Language:
     if len(parts) < 3 or parts[0] != "m4" or parts[-1] != "en":
         raise ValueError(f"task {task!r} is not named m4_<corpus>_<language>_en; rename the file")
     has_script = len(parts) > 3 and len(parts[-2]) == 4
-    return languages.find("_".join(parts[-3:-1] if has_script else parts[-2:-1]))
+    return find("_".join(parts[-3:-1] if has_script else parts[-2:-1]))
 
 
 def _split_folders(folder: Path, faults: list[str]) -> list[Path]:
@@ -111,7 +113,7 @@ def _is_split(folder: Path) -> bool:
     return (folder / MANIFEST).exists() or any(folder.glob("*.jsonl"))
 
 
-def _read_split(folder: Path, faults: list[str]) -> Split:
+def _read_split(folder: Path, faults: list[str], find: Find) -> Split:
     manifest = _read_manifest(folder, faults)
     counts = manifest.get("tasks")
     present = {path.stem for path in folder.glob("*.jsonl")}
@@ -119,7 +121,7 @@ def _read_split(folder: Path, faults: list[str]) -> Split:
         faults.extend(_presence_faults(folder, set(counts), present))
         if not counts and not present:
             faults.append(f"{folder / MANIFEST} lists no tasks; decode this split again")
-    tasks = [_read_task(folder, name, counts, faults) for name in sorted(present)]
+    tasks = [_read_task(folder, name, counts, faults, find) for name in sorted(present)]
     found = tuple(task for task in tasks if task is not None)
     faults.extend(_repeated_languages(folder, found))
     experts = folder / EXPERTS
@@ -128,7 +130,7 @@ def _read_split(folder: Path, faults: list[str]) -> Split:
         manifest.get("decoder", {}),
         manifest.get("checkpoint_step"),
         found,
-        experts=read_experts(experts, faults) if experts.is_file() else None,
+        experts=read_experts(experts, faults, find) if experts.is_file() else None,
     )
 
 
@@ -167,7 +169,7 @@ def _presence_faults(folder: Path, listed: set[str], present: set[str]) -> Itera
 
 
 def _read_task(
-    folder: Path, name: str, counts: dict[str, int] | None, faults: list[str]
+    folder: Path, name: str, counts: dict[str, int] | None, faults: list[str], find: Find
 ) -> Task | None:
     """The task's rows, or None and a fault for each kind of thing that is wrong."""
     path = folder / f"{name}.jsonl"
@@ -183,7 +185,7 @@ def _read_task(
         wrong.append(" is empty; decode this split again, or remove the task from the mixture")
     language = None
     try:
-        language = task_language(name)
+        language = task_language(name, find)
     except ValueError as error:
         wrong.append(f": {error}")
     faults.extend(f"{path}{fault}" for fault in wrong)

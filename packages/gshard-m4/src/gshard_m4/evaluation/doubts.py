@@ -1,0 +1,51 @@
+"""Sides of a test set that fit together and yet look like others than they were given for."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gshard_m4 import scripts
+from gshard_m4.evaluation.translations import Translation
+
+# Fewer lines may well be all alike.
+_ENOUGH = 20
+_LINES_TO_IDENTIFY = 200
+
+
+def about_hypotheses(rows: Sequence[Translation]) -> Iterator[str]:
+    """What the hypotheses are instead, in words that follow their file's name."""
+    if len(rows) < _ENOUGH:
+        return
+    if all(row.prediction == row.reference for row in rows):
+        yield "has the references, line for line"
+    if all(row.prediction == row.source for row in rows):
+        yield "has the sources, line for line"
+    if not any(row.prediction.strip() for row in rows):
+        yield "has no text in any line"
+
+
+def about_references(
+    references: Sequence[str],
+    sources: Sequence[str | None],
+    identify: Callable[[str], str | None] | None,
+) -> Iterator[str]:
+    """What the references are instead of English, in words that follow their file's name."""
+    if len(references) < _ENOUGH:
+        return
+    alike = sum(one == other for one, other in zip(references, sources, strict=True))
+    if alike * 2 > len(references):
+        yield "has the sources; references must be the English side"
+        return
+    script = scripts.main_script("\n".join(references))
+    language = script if script != "Latn" else _other_language(references, identify)
+    if language:
+        yield f"is not in English but {language}; references must be the English side"
+
+
+def _other_language(references: Sequence[str], identify: Callable[[str], str | None] | None) -> str:
+    """The language that most references are in, '' if that is English or cannot be told."""
+    if identify is None:
+        return ""
+    told = [identify(text) for text in references[:_LINES_TO_IDENTIFY]]
+    told = [one for one in told if one is not None]
+    if len(told) < _ENOUGH or told.count("en") * 2 >= len(told):
+        return ""
+    return max(sorted(set(told) - {"en"}), key=told.count)

@@ -1,0 +1,225 @@
+"""Hypotheses, references and sources of a test set put together, line by line.
+
+What does not fit together is refused with the language and the lines, and so is what fits but
+looks like a mix-up (`doubts`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gshard_m4.evaluation import doubts
+from gshard_m4.evaluation.alignment import explain
+from gshard_m4.evaluation.records import folded
+from gshard_m4.evaluation.sides import Side, Text, read_side
+from gshard_m4.evaluation.translations import Find, Split, Task, Translation
+
+_IDS_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a test set to score: its name, the languages (None: all), doubts, sources.
+
+    `partial` takes languages for which there are hypotheses, however few. `identify` tells a
+    text's language, to find references that are not English.
+    """
+
+    name: str
+    find: Find
+    languages: tuple[str, ...] | None = None
+    partial: bool = False
+    as_is: bool = False
+    use_sources: bool = True
+    identify: Callable[[str], str | None] | None = None
+
+
+@dataclass
+class _Pairing:
+    """The sides that are put together, and what is wrong with them."""
+
+    hypotheses: Side
+    references: Side
+    sources: Side | None
+    choice: Choice
+    faults: list[str]
+    # What was said of English that several languages share, so that it is looked at once.
+    said: dict[str, list[str]] = field(default_factory=dict)
+
+
+def pair(
+    hypotheses: Side, references: Side, sources: Side | None, choice: Choice, faults: list[str]
+) -> Split:
+    """The test set, each language of the hypotheses with its references and sources."""
+    pairing = _Pairing(hypotheses, references, sources, choice, faults)
+    codes, not_scored = _languages(hypotheses, references, choice, faults)
+    if references.shared is not None:
+        faults.extend(_empty(references.shared))
+    found = [_pair_language(code, pairing) for code in codes]
+    tasks = tuple(task for task in found if task is not None)
+    return Split(choice.name, {}, None, tasks, not_scored=tuple(not_scored))
+
+
+def _languages(
+    hypotheses: Side, references: Side, choice: Choice, faults: list[str]
+) -> tuple[list[str], list[str]]:
+    """The languages to score, and those left out on request; a fault for half a test set."""
+    there = set(hypotheses.by_code)
+    wanted = set(references.by_code) if references.shared is None else there
+    if choice.languages is not None:
+        chosen = set(choice.languages)
+        for code in sorted(chosen - there) if not choice.partial else ():
+            faults.append(f"{hypotheses.path} has no {code}, which --languages asks for")
+        return sorted(chosen & there), sorted((there | wanted) - chosen)
+    missing = sorted(wanted - there)
+    if missing and there and not choice.partial:
+        faults.append(
+            f"{hypotheses.path} has {len(there & wanted)} of the {len(wanted)} languages of "
+            f"{references.path}; without hypotheses: {', '.join(missing)}. Choose those to score "
+            "with --languages"
+        )
+    return sorted(there), []
+
+
+def _pair_language(code: str, pairing: _Pairing) -> Task | None:
+    """One language's phrases, or None and a fault for everything that is wrong with them."""
+    said, references = pairing.hypotheses.by_code[code], pairing.references
+    wanted = references.shared or references.by_code.get(code)
+    if wanted is None:
+        pairing.faults.append(f"{code}: {references.path} has no references for {said.path}")
+        return None
+    wrong = [] if references.shared is wanted else list(_empty(wanted))
+    came_from = _source(code, pairing, wrong)
+    rows = []
+    if _complete(said, "prediction") and _complete(wanted, "reference"):
+        rows = list(_rows(code, said, wanted, came_from, wrong))
+    if rows and not wrong and not pairing.choice.as_is:
+        wrong.extend(_doubts(rows, said, wanted, pairing))
+    pairing.faults.extend(fault for fault in wrong if fault not in pairing.faults)
+    return (
+        None if wrong or not rows else Task(said.path.name, pairing.choice.find(code), tuple(rows))
+    )
+
+
+def _complete(text: Text, field: str) -> bool:
+    """Whether every line was read; reading has said what is wrong with the others."""
+    return all(field in record.fields for record in text.records)
+
+
+def _doubts(
+    rows: Sequence[Translation], said: Text, wanted: Text, pairing: _Pairing
+) -> Iterator[str]:
+    shared = wanted is pairing.references.shared
+    name = str(wanted.path) if shared else f"{wanted.path} {said.path}"
+    if name not in pairing.said:
+        sources = [None if shared else row.source for row in rows]
+        references = [row.reference for row in rows]
+        pairing.said[name] = list(
+            doubts.about_references(references, sources, pairing.choice.identify)
+        )
+    found = [(said, doubt) for doubt in doubts.about_hypotheses(rows)]
+    found += [(wanted, doubt) for doubt in pairing.said[name]]
+    for text, doubt in found:
+        yield f"{text.path} {doubt}. If that is right, say --as-is"
+
+
+def _source(code: str, pairing: _Pairing, faults: list[str]) -> Text | None:
+    """The language's sources: those given, or those beside the English that all share."""
+    choice, beside = pairing.choice, pairing.references.beside
+    if not choice.use_sources:
+        return None
+    if pairing.sources is not None:
+        return pairing.sources.by_code.get(code)
+    if code not in beside:
+        return None
+    language = choice.find(code)
+    side = read_side(beside[code], "sources", faults, language=language, find=choice.find)
+    return side.by_code[code]
+
+
+def _empty(references: Text) -> Iterator[str]:
+    """A fault where references have no text."""
+    empty = [
+        record.line for record in references.records
+        if not str(record.fields.get("reference", "x")).strip()
+    ]  # fmt: skip
+    if empty:
+        fault = "reference is empty; scores need one for every line"
+        yield f"{references.path}{folded(fault, empty)}"
+
+
+def _rows(
+    code: str, said: Text, wanted: Text, came_from: Text | None, faults: list[str]
+) -> Iterator[Translation]:
+    """The phrases in the order of the references."""
+    order = _joined(code, "hypotheses", said, wanted, faults)
+    origin = _joined(code, "sources", came_from, wanted, faults) if came_from else None
+    if order is None or faults:
+        return
+    for number, record in enumerate(wanted.records):
+        own, source = said.records[order[number]].fields, record.fields.get("source")
+        if origin is not None and came_from is not None:
+            source = came_from.records[origin[number]].fields["source"]
+        yield Translation(
+            own.get("id", record.fields.get("id", number)),
+            source if source is not None else own.get("source"),
+            record.fields["reference"],
+            own["prediction"],
+            own.get("truncated"),
+        )
+
+
+def _joined(
+    code: str, what: str, side: Text, wanted: Text, faults: list[str]
+) -> Sequence[int] | None:
+    """For every reference the line of the other side: by id where both have ids, else in order."""
+    before = len(faults)
+    ids, wanted_ids = _ids(code, side, faults), _ids(code, wanted, faults)
+    if len(faults) > before:
+        return None
+    if ids and wanted_ids:
+        missing = [f"{one!r}" for one in wanted_ids if one not in ids]
+        extra = [f"{one!r}" for one in ids if one not in wanted_ids]
+        for ones, lacking, having in ((missing, side, wanted), (extra, wanted, side)):
+            if ones:
+                named = ", ".join(ones[:_IDS_NAMED]) + (", ..." if len(ones) > _IDS_NAMED else "")
+                faults.append(f"{code}: {lacking.path} lacks {len(ones)} of the ids of "
+                              f"{having.path}: {named}")  # fmt: skip
+        return None if missing or extra else [ids[one] for one in wanted_ids]
+    counts = len(side.records), len(wanted.records)
+    if counts[0] == counts[1]:
+        return range(counts[0])
+    faults.append(
+        f"{code}: {what} {side.path} has {counts[0]:,} lines, references {wanted.path} has "
+        f"{counts[1]:,}{_reason(what, side, wanted)}"
+    )
+    return None
+
+
+def _reason(what: str, side: Text, wanted: Text) -> str:
+    field = "source" if what == "sources" else "prediction"
+    other = [str(record.fields.get(field, "")) for record in side.records]
+    references = [str(record.fields.get("reference", "")) for record in wanted.records]
+    if len(references) == 1 and references[0].count("\t") == len(other) - 1:
+        return ": that line has a reference in each of its columns; give one a line (transposed)"
+    ordered = sorted([(other, what), (references, "references")], key=lambda one: len(one[0]))
+    (shorter, one), (longer, two) = ordered
+    reason = explain(shorter, longer, (one, two))
+    return f": {reason}" if reason else "; one line for each phrase is needed"
+
+
+def _ids(code: str, text: Text, faults: list[str]) -> dict[int | str, int]:
+    """Positions by id; none, and a fault, where ids are missing on some lines or repeat."""
+    found: dict[int | str, int] = {}
+    without = 0
+    repeated: list[int] = []
+    for position, record in enumerate(text.records):
+        given = record.fields.get("id")
+        without += given is None
+        if given is not None and found.setdefault(given, position) != position:
+            repeated.append(record.line)
+    if repeated:
+        fault = "id repeats that of an earlier line"
+        faults.append(f"{code}: {text.path}{folded(fault, repeated)}")
+    if without and found:
+        faults.append(f"{code}: {text.path}: {without} of {len(text.records)} lines have no id")
+    return found
