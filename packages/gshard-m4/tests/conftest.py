@@ -29,3 +29,35 @@ def write_split(tmp_path):
         return folder
 
     return write
+
+
+@pytest.fixture
+def make_scores():
+    """A function that makes scores of one split: `make_scores({"de": {"chrfpp": 50.0}})`.
+
+    What is not given of a language is the same for all; fields of `Scores` go by keyword.
+    """
+    from gshard_m4.evaluation.evaluate import averaged
+    from gshard_m4.evaluation.scores import LanguageScores, Metric, Scores, SplitScores
+    from gshard_m4.languages import find
+
+    same = {"phrases": 50, "few_phrases": False, "chrfpp": 40.0, "exact": 0.1, "bleu": 20.0}
+    same |= {"bleu_four_grams": 9, "spbleu": None, "ter": None, "short": 0.0, "empty": 0.0}
+    same |= {"copied": 0.0, "truncated": 0.0, "repeated": 0.0, "over_long": 0.0}
+    same |= {"wrong_language": 0.0, "identified": 50}
+    metrics = (Metric("bleu", "BLEU", "tok:13a"), Metric("chrfpp", "chrF++", "nc:6|nw:2"))
+
+    def make(languages, split="test", **fields):
+        found = [
+            LanguageScores(
+                **({"code": code, "name": find(code).name, "script": find(code).script}
+                   | {"task": f"m4_x_{code}_en"} | same | own)
+            )
+            for code, own in languages.items()
+        ]  # fmt: skip
+        one = SplitScores(split, split, "", 7, {}, None, None, tuple(found))
+        return Scores(
+            **({"metrics": metrics, "min_phrases": 40, "splits": (averaged(one),)} | fields)
+        )
+
+    return make

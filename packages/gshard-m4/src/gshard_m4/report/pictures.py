@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gshard_m4.report.axes import extent, log_ticks, short_count
-from gshard_m4.report.heat_map import LEVELS, Row, palette
+from gshard_m4.report.heat_map import Row, palette
 from gshard_m4.report.labels import place_labels
 from gshard_m4.report.scatter_picture import by_surprise
 from gshard_m4.report.series import Point, Series, in_order, measured, order_of, trend_rule
@@ -45,7 +45,7 @@ def trend_file(
     """The picture of `trend_picture`; the training size of some language must be known."""
     order = order_of(series)
     places = {point.code: place for place, point in enumerate(order)}
-    figure, axes = _blank(measured(measure, against))
+    figure, axes = _blank(measured(measure, against, series))
     _strips(axes, order)
     for one in in_order(series):
         at = [(places[point.code], point.value) for point in one.points]
@@ -68,7 +68,7 @@ def scatter_file(series: Sequence[Series], *, measure: str, against: str = "") -
     """The picture of `scatter_picture`; the training size of some language must be known."""
     shown = in_order(series)
     points = [point for one in shown for point in one.points]
-    figure, axes = _blank(measured(measure, against))
+    figure, axes = _blank(measured(measure, against, series))
     for one in shown:
         _draw(axes, [(_size(point), point.value) for point in one.points], [], one)
     ticks = log_ticks(min(map(_size, points)), max(map(_size, points)))
@@ -90,7 +90,7 @@ def heat_file(rows: Sequence[Row], *, layer: str) -> "Figure":
     from matplotlib.colors import ListedColormap, PowerNorm
     from matplotlib.figure import Figure
 
-    colours = ListedColormap([tuple(part / 255 for part in each) for each in palette()], N=LEVELS)
+    colours = ListedColormap([tuple(part / 255 for part in each) for each in palette()])
     height = max(2.4, 1.0 + 0.115 * len(rows))
     figure = Figure(figsize=(11, height))
     axes = figure.add_axes((0.12, 0.62 / height, 0.77, 1 - 1.0 / height))

@@ -37,7 +37,7 @@ def scatter_picture(series: Sequence[Series], *, key: str, measure: str, against
     )
     # Labels of several systems would be the same words beside every mark.
     labels = _labels(shown[0].points, frame) if len(shown) == 1 else ""
-    title = measured(measure, against)
+    title = measured(measure, against, series)
     y_axis = svg.y_axis(frame, linear_ticks(*y_range), title, zero=bool(against))
     picture = svg.figure(
         key=key,

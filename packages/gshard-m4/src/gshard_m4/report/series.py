@@ -80,9 +80,13 @@ def trend_rule(count: int) -> str:
     return TREND_RULE.format(window=window, margin=margin, places=places) if window else ""
 
 
-def measured(measure: str, against: str) -> str:
-    """What an axis says: the measure, or the difference in it to what it is against."""
-    return f"Difference in {measure} to {against}" if against else measure
+def measured(measure: str, against: str, series: Sequence[Series]) -> str:
+    """What an axis says: the measure, or the difference in it to what it is against.
+
+    It names the system where there is a single one with a name, since then there is no legend.
+    """
+    said = f"Difference in {measure} to {against}" if against else measure
+    return f"{said}: {series[0].name}" if len(series) == 1 and series[0].name else said
 
 
 def order_of(series: Sequence[Series]) -> list[Point]:

@@ -50,7 +50,7 @@ def trend_picture(
         f'<g class="{svg.style(one)}">{_system(one, places, frame, difference, smooth)}</g>'
         for one in shown
     )
-    title = measured(measure, against)
+    title = measured(measure, against, series)
     y_axis = svg.y_axis(frame, linear_ticks(*y_range), title, zero=difference)
     body = _bands(order, frame) + y_axis + systems + _names(order, frame)
     picture = svg.figure(
