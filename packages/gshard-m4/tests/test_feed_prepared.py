@@ -254,6 +254,13 @@ def test_all_faults_are_named_at_once(make_feed, tmp_path):
         make_feed(data_dir=tmp_path, packing=Packing(window_rows=5, window_examples=0))
 
 
+def test_rows_too_long_to_pack_are_refused(make_feed):
+    lengths = {"inputs": 65536, "targets": 9}
+    message = f"training_feed: packing: rows have at most 32768 tokens, got {lengths}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make_feed(task_feature_lengths=lengths, packing=Packing())
+
+
 def test_a_directory_without_a_vocabulary_says_what_makes_one(make_feed, folder, tmp_path):
     shutil.copytree(folder, tmp_path / "bare")
     shutil.rmtree(tmp_path / "bare" / "vocabulary")

@@ -64,6 +64,19 @@ def test_longest_first_into_the_row_most_like_it_and_what_fits_nowhere_is_droppe
     ]
 
 
+def test_what_is_too_much_for_a_window_is_dropped_from_its_end_and_not_by_length():
+    short, long = [2, 1], [3] * 7 + [1]
+    for texts, kept in (
+        ([short, long, short, short], [2, 1] + [3] * 7 + [1]),
+        ([short, short, short, long], [2, 1] * 3),
+    ):
+        sides = {"inputs": tokens(*texts), "targets": tokens(*[[1]] * 4)}
+        batch, dropped = pack(sides, LENGTHS, rows=1)
+        ids = batch["encoder_input_tokens"][0]
+        assert sorted(ids[ids != 0].tolist()) == sorted(kept)
+        assert dropped == 4 - batch["encoder_segment_ids"].max()
+
+
 def unpack(batch):
     """The (inputs, targets) of every segment of every row."""
     found = []
@@ -127,10 +140,12 @@ def test_rows_that_do_not_divide_the_batch_are_refused():
 
 def test_as_many_examples_as_fit_on_the_side_that_is_full_first():
     even = {"inputs": tokens(*[[1] * 4] * 50), "targets": tokens(*[[1] * 2] * 50)}
-    # Without spread there is no margin: 0.985 * 6 * 10 / 4 and 0.985 * 6 * 7 / 2.
+    # Without spread there is no margin: 6 * (10 - 0.15 * 4) / 4 and 6 * (7 - 0.15 * 2) / 2.
     assert packing.window_examples(6, LENGTHS, even) == 14
     assert packing.window_examples(6, {"inputs": 10, "targets": 3}, even) == 8
     assert packing.window_examples(1, {"inputs": 4, "targets": 2}, even) == 1
+    # Long rows are filled to 98.5 %.
+    assert packing.window_examples(1, {"inputs": 4000, "targets": 2000}, even) == 985
     uneven = {"inputs": tokens(*[[1] * 1, [1] * 7] * 25), "targets": even["targets"]}
-    # Mean 4, spread 3/4: n * 4 * (1 + 2 * 3/4 * sqrt(1/n + 1/50)) <= 59.1 up to n = 9.
-    assert packing.window_examples(6, LENGTHS, uneven) == 9
+    # Mean 4, spread 3/4: n * 4 * (1 + 1.5 * 3/4 * sqrt(1/n + 1/50)) <= 56.4 up to n = 10.
+    assert packing.window_examples(6, LENGTHS, uneven) == 10

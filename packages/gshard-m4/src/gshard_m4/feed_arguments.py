@@ -6,7 +6,7 @@ from pathlib import Path
 from gshard_m4.encoding import SIDES
 from gshard_m4.mixture import Mixture
 from gshard_m4.order import WINDOW
-from gshard_m4.packing import Packing, window_rows
+from gshard_m4.packing import LONGEST_ROW, Packing, window_rows
 from gshard_m4.vocabulary import Vocabulary, tag
 
 
@@ -36,14 +36,16 @@ def argument_faults(
             f"batch_size {batch_size} is not a multiple of {process_count} processes: {near}"
         )
     if packing is not None and not faults:
-        faults += _packing_faults(packing, lengths["inputs"], batch_size)
+        faults += _packing_faults(packing, lengths, batch_size)
     return faults
 
 
-def _packing_faults(packing: Packing, inputs_length: int, batch_size: int) -> list[str]:
+def _packing_faults(packing: Packing, lengths: Mapping[str, int], batch_size: int) -> list[str]:
     faults = []
+    if max(lengths.values()) > LONGEST_ROW:
+        faults.append(f"packing: rows have at most {LONGEST_ROW} tokens, got {dict(lengths)}")
     try:
-        window_rows(packing, inputs_length, batch_size)
+        window_rows(packing, lengths["inputs"], batch_size)
     except ValueError as error:
         faults.append(str(error))
     if packing.window_examples is not None and packing.window_examples < 1:
