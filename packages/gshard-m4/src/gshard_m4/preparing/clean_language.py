@@ -4,25 +4,22 @@ import dataclasses
 import json
 import pickle
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from gshard_m4.preparing import cleaning, drawing
-from gshard_m4.preparing.drawing import DRAWN_SPLITS, Keyed
-from gshard_m4.preparing.keys import keys
-from gshard_m4.preparing.processes import count_rows
+from gshard_m4.preparing import drawing
+from gshard_m4.preparing.clean_rows import Counts, cleaned_rows, held_out_first, lacking
+from gshard_m4.preparing.drawing import Keyed
+from gshard_m4.preparing.held_out import HeldRows
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.spool import Spool
 from gshard_m4.sources.parts import Part
-from gshard_m4.sources.readers import Row, rows
 
 _COUNTS = "counts.json"
 _HELD = "held.pickle"
 _ENGLISH = "english.npy"
-_TICK = 5_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +43,9 @@ class Cleaned:
     read: int
     removed: dict[str, int]
     repaired: dict[str, int]
-    held: dict[str, int]
     drawn: dict[str, int]
     cleaned: int
     shards: int
-
-
-HeldRows = dict[str, list[Keyed]]
 
 
 def clean_language(task: CleanTask) -> Cleaned:
@@ -60,12 +53,12 @@ def clean_language(task: CleanTask) -> Cleaned:
     partial = task.folder.with_name(f"{task.folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    counts = _Counts()
+    counts = Counts()
     given: HeldRows = {}
     candidates = _Candidates(task)
-    with Spool(partial, task.shards) as spool:
-        for part in _held_out_first(task.parts):
-            cleaned = cleaned_rows(part, task.settings, counts)
+    with Spool(partial, max(task.shards, 1)) as spool:
+        for number, part in held_out_first(task.parts):
+            cleaned = cleaned_rows(part, number, task.settings, counts)
             if part.split != "train":
                 given.setdefault(part.split, []).extend(cleaned)
                 candidates.leave_out(given[part.split])
@@ -75,23 +68,29 @@ def clean_language(task: CleanTask) -> Cleaned:
                 candidates.add(row)
                 counts.cleaned += 1
     drawn = candidates.chosen(counts.cleaned)
-    held = {split: [*given.get(split, []), *drawn.get(split, [])] for split in DRAWN_SPLITS}
-    found = Cleaned(
-        task.code, task.inputs, counts.read, dict(counts.removed), dict(counts.repaired),
-        {split: len(held[split]) for split in DRAWN_SPLITS},
-        {split: len(drawn[split]) for split in drawn},
-        counts.cleaned, task.shards if any(part.split == "train" for part in task.parts) else 0,
-    )  # fmt: skip
+    found = cleaned_of(task.code, task.inputs, counts, given, drawn, task.shards)
     (partial / _HELD).write_bytes(pickle.dumps((given, drawn)))
-    np.save(partial / _ENGLISH, np.array(_english(held), np.uint64))
+    np.save(partial / _ENGLISH, np.array(_english(given, drawn), np.uint64))
     (partial / _COUNTS).write_text(json.dumps(dataclasses.asdict(found)))
     shutil.rmtree(task.folder, ignore_errors=True)
     partial.replace(task.folder)
     return found
 
 
-def _held_out_first(parts: Iterable[Part]) -> list[Part]:
-    return sorted(parts, key=lambda part: part.split == "train")
+def cleaned_of(
+    code: str, inputs: str, counts: Counts, given: HeldRows, drawn: HeldRows, shards: int
+) -> Cleaned:
+    """What the first pass found."""
+    return Cleaned(
+        code,
+        inputs,
+        counts.read,
+        dict(sorted(counts.removed.items())),
+        dict(sorted(counts.repaired.items())),
+        {split: len(rows) for split, rows in sorted(drawn.items()) if rows},
+        counts.cleaned,
+        shards,
+    )
 
 
 def read_cleaned(folder: Path) -> Cleaned | None:
@@ -112,76 +111,13 @@ def read_english(folder: Path) -> np.ndarray:
     return np.load(folder / _ENGLISH)
 
 
-def cleaned_rows(part: Part, settings: Settings, counts: "_Counts") -> Iterator[Keyed]:
-    """The rows of a part that are kept; counts every row, and the reason of each that is not."""
-    whole = part.split != "train" and not settings.clean_held_out
-    number = 0
-    for number, row in enumerate(rows(part), start=1):
-        cleaned = clean_row(row, part.script, settings, whole=whole)
-        counts.add(cleaned)
-        if isinstance(cleaned.outcome, Keyed):
-            yield cleaned.outcome
-        if number % _TICK == 0:
-            count_rows(_TICK)
-    count_rows(number % _TICK)
-
-
-@dataclasses.dataclass(frozen=True)
-class CleanedRow:
-    """A kept row, or the reason why it is removed; and what was repaired."""
-
-    outcome: Keyed | str
-    repairs: frozenset[str] = frozenset()
-
-
-def clean_row(row: Row, script: str, settings: Settings, *, whole: bool) -> CleanedRow:
-    """Cleans one row; `whole` keeps it as published, but for what would break a line."""
-    if whole:
-        source, english = one_line(row[0]), one_line(row[1])
-        reason = None if source and english else "empty"
-        repairs: set[str] = set()
-    else:
-        repairs = set()
-        source = cleaning.repaired(row[0], repairs)
-        english = cleaning.repaired(row[1], repairs)
-        reason = cleaning.fault(source, english, script, settings.cleaning)
-    if reason:
-        return CleanedRow(reason)
-    return CleanedRow(
-        Keyed(*keys(source, english), source, english, one_line(row[2])), frozenset(repairs)
-    )
-
-
-def one_line(text: str) -> str:
-    """The text with tabs and line ends as spaces, trimmed; all else as it was."""
-    return text.replace("\t", " ").replace("\r", " ").replace("\n", " ").strip()
-
-
-class _Counts:
-    """Counts of one language."""
-
-    def __init__(self) -> None:
-        self.read = self.cleaned = 0
-        self.removed: Counter[str] = Counter()
-        self.repaired: Counter[str] = Counter()
-
-    def add(self, row: CleanedRow) -> None:
-        self.read += 1
-        if isinstance(row.outcome, str):
-            self.removed[row.outcome] += 1
-        else:
-            self.repaired.update(row.repairs)
-
-
 class _Candidates:
     """Pairs to draw from, for the held-out sets that a language's parts lack."""
 
     def __init__(self, task: CleanTask):
         self._settings = task.settings
-        given = {part.split for part in task.parts}
-        most = drawing.sizes(task.settings, 10**12)
-        lacking = [split for split in DRAWN_SPLITS if split not in given]
-        self._lowest = {split: drawing.Lowest(most[split]) for split in lacking}
+        most = drawing.most(task.settings)
+        self._lowest = {split: drawing.Lowest(most[split]) for split in lacking(task.parts)}
         self._given: set[int] = set()
 
     def leave_out(self, rows: Iterable[Keyed]) -> None:
@@ -200,5 +136,5 @@ class _Candidates:
         return {split: lowest.rows(sizes[split]) for split, lowest in self._lowest.items()}
 
 
-def _english(held: HeldRows) -> Iterable[int]:
-    return [row.english_key for rows_ in held.values() for row in rows_]
+def _english(*held: HeldRows) -> list[int]:
+    return [row.english_key for sets in held for rows in sets.values() for row in rows]

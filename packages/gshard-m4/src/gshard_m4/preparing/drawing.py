@@ -6,6 +6,7 @@ share English get the same sentences where they have them.
 """
 
 import heapq
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gshard_m4.preparing.settings import Settings
@@ -14,7 +15,10 @@ DRAWN_SPLITS = ("validation", "test")
 
 
 class Keyed(NamedTuple):
-    """A cleaned pair with the keys of the pair and of its two sides."""
+    """A cleaned pair with the keys of the pair and of its two sides.
+
+    `order` grows in the order in which a language's text is read.
+    """
 
     pair: int
     source_key: int
@@ -22,6 +26,7 @@ class Keyed(NamedTuple):
     source: str
     english: str
     origin: str
+    order: int
 
 
 def drawn_split(english_key: int) -> str:
@@ -34,12 +39,15 @@ def may_be_drawn(row: Keyed, settings: Settings) -> bool:
     return len(row.english.split()) >= settings.min_words
 
 
+def most(settings: Settings) -> dict[str, int]:
+    """How many pairs of each set are drawn at most."""
+    return {"validation": settings.validation_size, "test": settings.test_size}
+
+
 def sizes(settings: Settings, rows: int) -> dict[str, int]:
     """How many pairs of each set are drawn from a number of cleaned pairs."""
-    return {
-        "validation": min(settings.validation_size, round(settings.validation_share * rows)),
-        "test": min(settings.test_size, round(settings.test_share * rows)),
-    }
+    shares = {"validation": settings.validation_share, "test": settings.test_share}
+    return {split: min(size, round(shares[split] * rows)) for split, size in most(settings).items()}
 
 
 class Lowest:
@@ -51,11 +59,11 @@ class Lowest:
         self._highest: list[int] = []
 
     def add(self, row: Keyed) -> None:
-        """Adds a pair; of pairs with one English the one with the lowest pair key stays."""
+        """Adds a pair; of pairs with one English the one with the lowest key stays, the first."""
         key = row.english_key
         earlier = self._rows.get(key)
         if earlier is not None:
-            if row.pair < earlier.pair:
+            if (row.pair, row.order) < (earlier.pair, earlier.order):
                 self._rows[key] = row
         elif len(self._rows) < self._size:
             heapq.heappush(self._highest, -key)
@@ -63,6 +71,11 @@ class Lowest:
         elif self._size and key < -self._highest[0]:
             del self._rows[-heapq.heapreplace(self._highest, -key)]
             self._rows[key] = row
+
+    def add_all(self, rows: Iterable[Keyed]) -> None:
+        """Adds pairs."""
+        for row in rows:
+            self.add(row)
 
     def rows(self, size: int) -> list[Keyed]:
         """The `size` lowest, in order."""

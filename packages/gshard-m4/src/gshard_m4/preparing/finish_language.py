@@ -3,15 +3,17 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from gshard_m4.languages import find
 from gshard_m4.prepared import LanguageEntry, ShardEntry, ShardWriter, SplitEntry, shard_name
-from gshard_m4.preparing.clean_language import Cleaned, HeldRows, read_held
+from gshard_m4.preparing.clean_language import Cleaned, read_held
 from gshard_m4.preparing.drawing import DRAWN_SPLITS, Keyed
-from gshard_m4.preparing.held_out import HeldOut, filtered
+from gshard_m4.preparing.held_out import NOWHERE, HeldOut, HeldRows, filtered
 from gshard_m4.preparing.processes import count_rows
 from gshard_m4.preparing.spool import read_spool, spool_file
 from gshard_m4.writing import write_all
@@ -23,8 +25,6 @@ class FinishTask:
 
     Attributes:
         cleaned: of the first pass.
-        name: of the language.
-        script: of the language.
         folder: of the first pass.
         output: the prepared directory.
         everywhere: file of all languages' held-out English keys, sorted.
@@ -35,8 +35,6 @@ class FinishTask:
     """
 
     cleaned: Cleaned
-    name: str
-    script: str
     folder: Path
     output: Path
     everywhere: Path
@@ -49,7 +47,8 @@ class FinishTask:
 def finish_language(task: FinishTask) -> LanguageEntry:
     """Writes a language's shards and then its entry of the manifest."""
     given, drawn = read_held(task.folder)
-    held = held_out(task, given, drawn)
+    everywhere = np.load(task.everywhere) if task.across_languages else NOWHERE
+    held = HeldOut.of(given, drawn, task.kept_out, everywhere)
     code, count = task.cleaned.code, task.cleaned.shards
     removed = Counter(task.cleaned.removed)
     shards, moved = [], 0
@@ -60,26 +59,14 @@ def finish_language(task: FinishTask) -> LanguageEntry:
         moved += in_drawn
         shards.append(write_shard(task.output, shard_name(code, "train", number, count), kept))
         count_rows(len(rows))
-    splits = {"train": _entry(shards)} if count else {}
+    splits = {"train": split_entry(shards)} if count else {}
     splits |= write_held(task.output, code, given, drawn)
-    entry = language_entry(task, splits, removed)
-    _check_counts(entry, moved, drawn)
+    entry = language_entry(task.cleaned, splits, removed)
+    check_counts(entry, moved, sum(len(rows) for rows in drawn.values()))
     saved = {"inputs": task.cleaned.inputs, "everywhere": task.everywhere_hash}
     saved |= {"entry": dataclasses.asdict(entry)}
     write_all(task.done.parent, {task.done.name: json.dumps(saved)})
     return entry
-
-
-def held_out(task: FinishTask, given: HeldRows, drawn: HeldRows) -> HeldOut:
-    """What the training text of a language must not have."""
-    rows = [row for sets in (given, drawn) for rows_ in sets.values() for row in rows_]
-    everywhere = np.load(task.everywhere) if task.across_languages else np.empty(0, np.uint64)
-    return HeldOut(
-        frozenset(row.source_key for row in rows) | task.kept_out[0],
-        frozenset(row.english_key for row in rows) | task.kept_out[1],
-        everywhere,
-        frozenset((row.source, row.english) for rows_ in drawn.values() for row in rows_),
-    )
 
 
 def write_held(output: Path, code: str, given: HeldRows, drawn: HeldRows) -> dict[str, SplitEntry]:
@@ -88,7 +75,7 @@ def write_held(output: Path, code: str, given: HeldRows, drawn: HeldRows) -> dic
     for split in DRAWN_SPLITS:
         rows = [*given.get(split, []), *drawn.get(split, [])]
         if rows:
-            splits[split] = _entry([write_shard(output, shard_name(code, split, 0, 1), rows)])
+            splits[split] = split_entry([write_shard(output, shard_name(code, split, 0, 1), rows)])
     return splits
 
 
@@ -101,16 +88,17 @@ def write_shard(output: Path, name: str, rows: Iterable[Keyed]) -> ShardEntry:
 
 
 def language_entry(
-    task: FinishTask, splits: dict[str, SplitEntry], removed: Counter[str]
+    cleaned: Cleaned, splits: Mapping[str, SplitEntry], removed: Mapping[str, int]
 ) -> LanguageEntry:
     """The language's part of the manifest."""
+    language = find(cleaned.code, variants=True, others=True)
     return LanguageEntry(
-        name=task.name,
-        script=task.script,
+        name=language.name,
+        script=language.script,
         splits=splits,
         removed={reason: removed[reason] for reason in sorted(removed)},
         kept=sum(split.rows for split in splits.values()),
-        read=task.cleaned.read,
+        read=cleaned.read,
     )
 
 
@@ -131,9 +119,7 @@ def finished(done: Path, inputs: str, everywhere: str, output: Path) -> Language
 def entry_from(saved: dict) -> LanguageEntry:
     """A language's entry from its JSON."""
     splits = {
-        split: SplitEntry(
-            rows=found["rows"], shards=tuple(ShardEntry(**shard) for shard in found["shards"])
-        )
+        split: SplitEntry(rows=found["rows"], shards=tuple(map(shard_entry, found["shards"])))
         for split, found in saved["splits"].items()
     }
     return LanguageEntry(**{**saved, "splits": splits})
@@ -143,16 +129,21 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else -1
 
 
-def _entry(shards: list[ShardEntry]) -> SplitEntry:
+def shard_entry(saved: Mapping[str, Any]) -> ShardEntry:
+    """A shard's part of the manifest from its JSON."""
+    return ShardEntry(**saved)
+
+
+def split_entry(shards: list[ShardEntry]) -> SplitEntry:
+    """A split's part of the manifest."""
     return SplitEntry(rows=sum(shard.rows for shard in shards), shards=tuple(shards))
 
 
-def _check_counts(entry: LanguageEntry, moved: int, drawn: HeldRows) -> None:
+def check_counts(entry: LanguageEntry, moved: int, drawn: int) -> None:
     """Every row that was read is kept or counted as removed: anything else is a fault of ours."""
     total = entry.kept + sum(entry.removed.values())
-    wanted = sum(len(rows) for rows in drawn.values())
-    if total != entry.read or moved != wanted:
+    if total != entry.read or moved != drawn:
         raise AssertionError(
-            f"{entry.name}: {entry.read} rows read, {total} accounted for; {wanted} drawn, {moved}"
+            f"{entry.name}: {entry.read} rows read, {total} accounted for; {drawn} drawn, {moved}"
             " of them met again"
         )

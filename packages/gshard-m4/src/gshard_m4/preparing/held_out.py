@@ -1,12 +1,18 @@
 """What training text must not repeat: the sentences of all validation and test sets."""
 
 import dataclasses
+import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from gshard_m4.preparing.drawing import Keyed
+
+NOWHERE = np.empty(0, np.uint64)
+"""No English at all."""
+HeldRows = dict[str, list[Keyed]]
+"""Held-out rows by split."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +31,23 @@ class HeldOut:
     everywhere: np.ndarray
     drawn: frozenset[tuple[str, str]]
 
+    @classmethod
+    def of(
+        cls,
+        given: HeldRows,
+        drawn: HeldRows,
+        kept_out: tuple[frozenset[int], frozenset[int]],
+        everywhere: np.ndarray,
+    ) -> "HeldOut":
+        """That of one language's held-out rows, and of keys of further sources and English."""
+        rows = [row for sets in (given, drawn) for rows in sets.values() for row in rows]
+        return cls(
+            frozenset(row.source_key for row in rows) | kept_out[0],
+            frozenset(row.english_key for row in rows) | kept_out[1],
+            everywhere,
+            frozenset((row.source, row.english) for rows in drawn.values() for row in rows),
+        )
+
 
 def union(keys: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
     """All keys, sorted, each once."""
@@ -36,12 +59,13 @@ def filtered(rows: Sequence[Keyed], held: HeldOut) -> tuple[list[Keyed], Counter
     """Training rows without duplicates and held-out sentences, by pair key.
 
     Args:
-        rows: all rows of some pair keys, in the order they were read: the first of several stays.
+        rows: all rows of some pair keys; of several with one key the first in order stays.
         held: what they must not have.
 
     Returns:
         the rows, how many were removed for each reason, and how many are in a drawn set.
     """
+    rows = sorted(rows, key=_ORDER)
     elsewhere = _members([row.english_key for row in rows], held.everywhere)
     kept: dict[int, Keyed] = {}
     texts: set[tuple[str, str]] = set()
@@ -62,6 +86,9 @@ def filtered(rows: Sequence[Keyed], held: HeldOut) -> tuple[list[Keyed], Counter
             kept[row.pair] = row
         texts.add(text)
     return [kept[key] for key in sorted(kept)], removed, drawn
+
+
+_ORDER = operator.attrgetter("order")
 
 
 def _reason(row: Keyed, held: HeldOut, is_elsewhere: bool) -> str | None:

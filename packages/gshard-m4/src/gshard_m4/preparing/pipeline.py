@@ -19,7 +19,6 @@ import numpy as np
 
 from gshard_m4 import sources
 from gshard_m4.input_error import InputError
-from gshard_m4.languages import find
 from gshard_m4.prepared import LanguageEntry, Manifest, SourceEntry
 from gshard_m4.preparing import finish_language as finishing
 from gshard_m4.preparing.clean_language import (
@@ -124,7 +123,7 @@ def prepare(
         quiet: no progress bars.
     """
     all_settings = settings.flat() | {"keep_out": kept_out.identity}
-    inputs = digest([surveyed.inputs, [_source_identity(source) for source in plan.sources]])
+    inputs = run_inputs(plan, surveyed)
     earlier = same_as_finished(output, all_settings, inputs)
     if earlier is not None:
         return Prepared(earlier, {}, was_there=True)
@@ -132,15 +131,34 @@ def prepare(
     work.begin({"settings": all_settings})
     cleaned = _clean_all(plan, surveyed, settings, work, processes, quiet)
     entries = _finish_all(plan, cleaned, settings, kept_out, work, processes, quiet)
-    manifest = Manifest(
+    manifest = manifest_of(plan, surveyed, entries, all_settings, command=command, name=name)
+    return Prepared(manifest, cleaned)
+
+
+def run_inputs(plan: Plan, surveyed: Surveyed) -> str:
+    """What identifies all that a run reads."""
+    licences = [[source.kind, source.licence] for source in plan.sources]
+    return digest([surveyed.inputs, licences])
+
+
+def manifest_of(
+    plan: Plan,
+    surveyed: Surveyed,
+    entries: Mapping[str, LanguageEntry],
+    settings: Mapping[str, Any],
+    *,
+    command: str,
+    name: str,
+) -> Manifest:
+    """The manifest of what was prepared."""
+    return Manifest(
         name=name,
         created_by=f"gshard-m4 {version('gshard-m4')}",
         command=command,
-        settings=all_settings | {"inputs": inputs},
+        settings={**settings, "inputs": run_inputs(plan, surveyed)},
         sources=tuple(source_entry(source, plan, surveyed) for source in plan.sources),
         languages=entries,
     )
-    return Prepared(manifest, cleaned)
 
 
 def source_entry(source: Source, plan: Plan, surveyed: Surveyed) -> SourceEntry:
@@ -161,10 +179,6 @@ def source_entry(source: Source, plan: Plan, surveyed: Surveyed) -> SourceEntry:
 
 def _is_below(path: Path, folder: Path) -> bool:
     return path == folder or folder in path.parents
-
-
-def _source_identity(source: Source) -> list[str]:
-    return [source.kind, source.licence]
 
 
 def _clean_all(
@@ -193,11 +207,16 @@ def _clean_all(
 def _clean_task(
     code: str, parts: Sequence[Part], surveyed: Surveyed, settings: Settings, work: Work
 ) -> CleanTask:
-    training = sum(part_rows(part, surveyed.files) for part in parts if part.split == "train")
     return CleanTask(
         code, tuple(parts), work.cleaned(code), settings, surveyed.inputs[code],
-        settings.shards(training),
+        shards_of(parts, surveyed, settings),
     )  # fmt: skip
+
+
+def shards_of(parts: Sequence[Part], surveyed: Surveyed, settings: Settings) -> int:
+    """The number of shards of a language's training text, 0 where it has none."""
+    training = [part_rows(part, surveyed.files) for part in parts if part.split == "train"]
+    return settings.shards(sum(training)) if training else 0
 
 
 def _finish_all(
@@ -220,10 +239,9 @@ def _finish_all(
         if done is not None:
             entries[code] = done
             continue
-        language = find(code, variants=True, others=True)
         tasks.append(
             FinishTask(
-                one, language.name, language.script, work.cleaned(code), work.output,
+                one, work.cleaned(code), work.output,
                 work.everywhere, identity, kept_out.of(code), settings.across_languages,
                 work.done(code),
             )

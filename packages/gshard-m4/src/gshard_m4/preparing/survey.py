@@ -1,11 +1,12 @@
 """Looking at the input before anything is prepared: hashes, counts, and all that is wrong."""
 
 import codecs
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from gshard_m4 import scripts
 from gshard_m4.input_error import InputError
@@ -72,7 +73,8 @@ def part_faults(part: Part, found: Mapping[File, FileSurvey]) -> list[str]:
     try:
         if len(part.files) == 2 and (fault := _misaligned(part, found)):
             return [fault]
-        sample = list(itertools.islice(rows(part), _SAMPLE))
+        with contextlib.closing(rows(part)) as opened:
+            sample = list(itertools.islice(opened, _SAMPLE))
     except InputError as error:
         return list(error.faults)
     fault = _wrong_way_round(part, [row[0] for row in sample], [row[1] for row in sample])
@@ -95,12 +97,11 @@ def _misaligned(part: Part, found: Mapping[File, FileSurvey]) -> str | None:
 
 
 def _first_empty_side(part: Part, count: int) -> int | None:
-    sides: Iterator[tuple[str, str]] = zip(
-        texts(part.files[0], part), texts(part.files[1], part), strict=False
-    )
-    for number, (a, b) in enumerate(itertools.islice(sides, count), start=1):
-        if bool(a.strip()) != bool(b.strip()):
-            return number
+    with contextlib.ExitStack() as stack:
+        sides = [stack.enter_context(contextlib.closing(texts(f, part))) for f in part.files]
+        for number, (a, b) in enumerate(itertools.islice(zip(*sides, strict=False), count), 1):
+            if bool(a.strip()) != bool(b.strip()):
+                return number
     return None
 
 

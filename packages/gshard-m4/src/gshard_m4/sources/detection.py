@@ -39,7 +39,7 @@ def kinds_table() -> list[str]:
 
 def _usable(files: list[File], layout: Layout) -> int:
     """Files of the layout; of one-sided files only those whose text has an English side."""
-    found = matches(files, layout)
+    found = [match for match in matches(files, layout) if match[1].detects]
     if layout.kind != "moses":
         return len(found)
     with_english = {

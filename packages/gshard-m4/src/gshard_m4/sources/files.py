@@ -9,9 +9,9 @@ import io
 import lzma
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from gshard_m4.input_error import InputError
 
@@ -69,7 +69,7 @@ def _members(path: Path, name: str) -> Iterator[File]:
 
 
 @contextlib.contextmanager
-def open_binary(file: File) -> Iterator[BinaryIO]:
+def open_binary(file: File) -> Iterator[io.BufferedIOBase]:
     """The file's content, decompressed.
 
     Raises:
@@ -88,17 +88,18 @@ def open_binary(file: File) -> Iterator[BinaryIO]:
         yield stack.enter_context(contextlib.closing(opened))
 
 
-def _decompressed(raw, name: str) -> BinaryIO:
+def _decompressed(raw: Any, name: str) -> io.BufferedIOBase:
     match = COMPRESSED.search(name)
     kind = match.group(1) if match else ""
     if kind == "gz":
-        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
+        return gzip.GzipFile(fileobj=raw)
     if kind == "xz":
-        return lzma.LZMAFile(raw)  # type: ignore[return-value]
+        return lzma.LZMAFile(raw)
     if kind == "bz2":
-        return bz2.BZ2File(raw)  # type: ignore[return-value]
+        return bz2.BZ2File(raw)
     if kind == "zst":
-        return _zstandard(name).ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+        stream = _zstandard(name).ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+        return io.BufferedReader(stream, _CHUNK)
     return raw
 
 
@@ -110,7 +111,7 @@ def _zstandard(name: str):
         raise InputError([message]) from None
 
 
-def lines(file: File) -> Iterator[str]:
+def lines(file: File) -> Generator[str]:
     r"""The file's lines without their end. Only `\n` ends a line: U+2028 and U+0085 are text.
 
     Raises:
@@ -119,7 +120,7 @@ def lines(file: File) -> Iterator[str]:
     number = 0
     try:
         with open_binary(file) as opened:
-            for number, line in enumerate(io.BufferedReader(opened, _CHUNK), start=1):  # type: ignore[arg-type]
+            for number, line in enumerate(opened, start=1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield text.removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:

@@ -30,6 +30,10 @@ _CODE = rf"(?!(?:{SPLIT_WORDS})\b)[A-Za-z]{{2,3}}(?:[_@][A-Za-z0-9]{{2,8}})*"
 _ANY_CODE = rf"(?!(?:{SPLIT_WORDS})\b)[A-Za-z]{{2,3}}(?:[-_@][A-Za-z0-9]{{2,8}})*"
 _FLORES = r"[a-z]{3}_[A-Z][a-z]{3}(?:_[a-z0-9]+)?"
 _PAIR = rf"(?P<a>{_CODE})-(?P<b>{_CODE})"
+_WMT_NAME = (
+    r"(?:commoncrawl|CommonCrawl|europarl|news-commentary|paracrawl|ParaCrawl|undoc|wikititles"
+    r"|WikiMatrix|wikimatrix)[\w.-]*?"
+)
 _UNKNOWN = "unknown"
 
 
@@ -43,6 +47,7 @@ class Form:
         columns: of tsv (numbers from 0) or one-sided jsonl and parquet (the name).
         split: what files are that do not name their split.
         one_per_language: further files of a language (another region's) are left out.
+        detects: whether such a file tells the layout from others.
     """
 
     pattern: str
@@ -50,6 +55,7 @@ class Form:
     columns: tuple[int | str, ...] = ()
     split: str = "train"
     one_per_language: bool = False
+    detects: bool = True
 
     def match(self, name: str) -> re.Match[str] | None:
         """The match of a file's name, or None."""
@@ -92,7 +98,8 @@ LAYOUTS = (
         (
             Form(rf"{_PAIR}/opus\.(?P=a)-(?P=b)-(?P<split>train|dev|test)\.(?P<side>{_CODE})",
                  "lines"),
-            Form(rf"{_PAIR}/(?P<split>train|validation|test)-\d+-of-\d+\.parquet", "parquet"),
+            Form(rf"{_PAIR}/(?P<split>train|validation|test)-\d+-of-\d+\.parquet", "parquet",
+                 detects=False),
         ),
         "unknown: sampled from OPUS, whose collections have licences of their own",
         "the data card of Helsinki-NLP/opus-100 says 'unknown'",
@@ -153,14 +160,11 @@ LAYOUTS = (
         "WMT news: NAME.xx-en.{xx,en}, NAME.xx-en.tsv, newstestYYYY-xxen-{src,ref}.xx.sgm",
         (
             Form(rf"(?P<split>news(?:test|dev)\d{{4}})-(?P<a>[a-z]{{2}})(?P<b>en)-"
-                 rf"(?P<role>src|ref)\.(?P<side>{_CODE})\.sgm", "sgm", one_per_language=False),
+                 rf"(?P<role>src|ref)\.(?P<side>{_CODE})\.sgm", "sgm"),
             Form(rf"(?P<split>news(?:test|dev)\d{{4}})-(?P<a>[a-z]{{2}})(?P<b>en)-"
                  rf"(?P<role>src|ref)\.(?P<side>{_CODE})", "lines"),
-            Form(rf"(?:commoncrawl|europarl|news-commentary|paracrawl|wikititles|undoc|"
-                 rf"CommonCrawl|ParaCrawl|WikiMatrix)[\w.-]*?\.{_PAIR}\.(?P<side>{_CODE})",
-                 "lines"),
-            Form(rf"(?:commoncrawl|europarl|news-commentary|paracrawl|wikititles|"
-                 rf"ParaCrawl|WikiMatrix)[\w.-]*?\.{_PAIR}\.tsv", "tsv", (0, 1)),
+            Form(rf"{_WMT_NAME}\.{_PAIR}\.tsv", "tsv", (0, 1)),
+            Form(rf"{_WMT_NAME}\.{_PAIR}\.(?P<side>{_CODE})", "lines"),
         ),
         "mixed: each collection has its own",
         "the page of each WMT translation task",

@@ -1,6 +1,7 @@
 """From a folder and a layout to the parts of a corpus: a language, a split, and files to read."""
 
 import collections
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterable
@@ -242,7 +243,8 @@ def _note_further_english(found: Scan, english: list[tuple[int, str, File]]) -> 
 def _add_matrix(found: Scan, layout: Layout, form: Form, members, resolve: Resolve) -> None:
     """One file with a column for each language; the columns' names are in its first line."""
     for file, match in members:
-        header = next(lines(file), "").split("\t")
+        with contextlib.closing(lines(file)) as content:
+            header = next(content, "").split("\t")
         english = [name for name in header if is_english(name)]
         if not english:
             found.faults.append(f"{file}: no column 'en' in its first line {header[:6]}")

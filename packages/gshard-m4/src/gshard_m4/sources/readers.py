@@ -1,11 +1,12 @@
 """The rows of a part: (source, English, origin), in the order of its files."""
 
+import contextlib
 import html
 import importlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from gshard_m4.input_error import InputError
@@ -21,37 +22,50 @@ _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.IGNORECASE)
 _PARQUET_BATCH = 4096
 
 
-def rows(part: Part) -> Iterator[Row]:
+def rows(part: Part) -> Generator[Row]:
     """The rows of a part; those of a matrix without the cells that are empty.
 
     Raises:
         InputError: a file cannot be read, a line is not what the layout says (with file and line),
             or two sides differ in length.
     """
-    read = _READERS[part.reader] if len(part.files) == 1 else _two_sides
-    pairs = read(part)
-    if part.swapped:
-        return ((english, source, origin or part.origin) for source, english, origin in pairs)
-    return ((source, english, origin or part.origin) for source, english, origin in pairs)
+    with contextlib.ExitStack() as stack:
+        contents = [_opened(stack, file, part) for file in part.files]
+        if len(part.files) == 2:
+            pairs = _two_sides(contents, part)
+        else:
+            pairs = _READERS[part.reader](contents[0], part)
+        for a, b, origin in pairs:
+            yield (b, a, origin or part.origin) if part.swapped else (a, b, origin or part.origin)
 
 
-def texts(file: File, part: Part) -> Iterator[str]:
+def texts(file: File, part: Part) -> Generator[str]:
     """The texts of a file with one side."""
+    with contextlib.ExitStack() as stack:
+        yield from _side(_opened(stack, file, part), file, part)
+
+
+def _opened(stack: contextlib.ExitStack, file: File, part: Part) -> Iterator[Any]:
+    """The lines of a file, or the objects of a parquet file, closed with the stack."""
+    content = _parquet_objects(file) if part.reader == "parquet" else lines(file)
+    return stack.enter_context(contextlib.closing(content))
+
+
+def _side(content: Iterator[Any], file: File, part: Part) -> Iterator[str]:
     if part.reader == "lines":
-        return lines(file)
+        return content
     if part.reader == "sgm":
-        return _segments(file)
+        return _segments(content)
     column = str(part.columns[0])
-    objects = _objects(file) if part.reader == "jsonl" else _parquet_objects(file, [column])
+    objects = _objects(content, file) if part.reader == "jsonl" else content
     return (_field(row, (column,), file, n) for n, row in enumerate(objects, start=1))
 
 
-def _two_sides(part: Part) -> Iterator[Row]:
-    source_file, english_file = part.files
-    sources, english = texts(source_file, part), texts(english_file, part)
-    for number, (a, b) in enumerate(itertools.zip_longest(sources, english), start=1):
+def _two_sides(contents: Sequence[Iterator[Any]], part: Part) -> Iterator[Row]:
+    sides = [_side(content, file, part) for content, file in zip(contents, part.files, strict=True)]
+    for number, (a, b) in enumerate(itertools.zip_longest(*sides), start=1):
         if a is None or b is None:
-            short, long = (source_file, english_file) if a is None else (english_file, source_file)
+            short, long = part.files if a is None else part.files[::-1]
             raise InputError(
                 [f"{part.language}: {short} ends before line {number}, {long} goes on; the two"
                  " sides must have the same lines"]
@@ -59,19 +73,19 @@ def _two_sides(part: Part) -> Iterator[Row]:
         yield a, b, ""
 
 
-def _segments(file: File) -> Iterator[str]:
+def _segments(content: Iterator[str]) -> Iterator[str]:
     """The segments of WMT's SGML, one a line, without its escapes."""
-    for line in lines(file):
+    for line in content:
         for text in _SEGMENT.findall(line):
             yield html.unescape(text).strip()
 
 
-def _tsv(part: Part) -> Iterator[Row]:
+def _tsv(content: Iterator[str], part: Part) -> Iterator[Row]:
     """Columns by number, or by the names in a first line that has only such; no quoting."""
     file = part.files[0]
     source, english = (int(column) for column in part.columns)
     origin = None if part.kind in ("nllb", "wmt") else 2
-    for number, line in enumerate(lines(file), start=1):
+    for number, line in enumerate(content, start=1):
         cells = line.split("\t")
         if number == 1 and len(cells) > 1 and {c.casefold() for c in cells} <= _HEADER:
             names = [cell.casefold() for cell in cells]
@@ -98,12 +112,12 @@ def _too_few(file: File, number: int, found: int, wanted: int) -> str:
     )
 
 
-def _matrix(part: Part) -> Iterator[Row]:
+def _matrix(content: Iterator[str], part: Part) -> Iterator[Row]:
     """One language's column beside the English one; cells without a translation are no rows."""
     file = part.files[0]
     source, english = (int(column) for column in part.columns)
     width = 0
-    for number, line in enumerate(lines(file), start=1):
+    for number, line in enumerate(content, start=1):
         cells = line.split("\t")
         if number == 1:
             width = len(cells)
@@ -120,8 +134,8 @@ def _is_null(cell: str) -> bool:
     return not cell or ("NULL" in cell and _NULL.search(cell) is not None)
 
 
-def _objects(file: File) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(lines(file), start=1):
+def _objects(content: Iterator[str], file: File) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(content, start=1):
         try:
             row = json.loads(line)
         except ValueError as error:
@@ -131,13 +145,13 @@ def _objects(file: File) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _parquet_objects(file: File, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+def _parquet_objects(file: File) -> Generator[dict[str, Any]]:
     if file.member:
         raise InputError([f"{file}: parquet inside an archive; unpack it first"])
     parquet = _parquet()
-    opened = parquet.ParquetFile(file.path)
-    for batch in opened.iter_batches(_PARQUET_BATCH, columns=columns):
-        yield from batch.to_pylist()
+    with parquet.ParquetFile(file.path) as opened:
+        for batch in opened.iter_batches(_PARQUET_BATCH):
+            yield from batch.to_pylist()
 
 
 def _parquet():
@@ -153,12 +167,8 @@ def parquet_rows(file: File) -> int:
     return _parquet().ParquetFile(file.path).metadata.num_rows
 
 
-def _jsonl(part: Part) -> Iterator[Row]:
-    return _from_objects(_objects(part.files[0]), part)
-
-
-def _parquet_pairs(part: Part) -> Iterator[Row]:
-    return _from_objects(_parquet_objects(part.files[0]), part)
+def _jsonl(content: Iterator[str], part: Part) -> Iterator[Row]:
+    return _from_objects(_objects(content, part.files[0]), part)
 
 
 def _from_objects(objects: Iterator[dict[str, Any]], part: Part) -> Iterator[Row]:
@@ -209,9 +219,9 @@ def _field(row: dict[str, Any], path: tuple[str, ...], file: File, number: int) 
     return value
 
 
-_READERS: dict[str, Callable[[Part], Iterator[Row]]] = {
+_READERS: dict[str, Callable[[Iterator[Any], Part], Iterator[Row]]] = {
     "tsv": _tsv,
     "matrix": _matrix,
     "jsonl": _jsonl,
-    "parquet": _parquet_pairs,
+    "parquet": _from_objects,
 }
