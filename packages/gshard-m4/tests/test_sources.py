@@ -336,6 +336,7 @@ def test_damaged_and_wrongly_encoded_files(tmp_path):
     )
     (tmp_path / "a.de.gz").write_bytes(gzip.compress(b"eins\nzwei\n" * 999)[:40])
     (tmp_path / "a.de").unlink()
+    write(tmp_path, {"a.en": ["one"] * 1998})
     with pytest.raises(ValueError, match=r"a.de.gz: after line \d+ the data are damaged"):
         read(tmp_path, "moses")
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
+import apache_beam as beam  # pyright: ignore[reportMissingImports] -- an extra brings it
 import numpy as np
 
 from gshard_m4.input_error import InputError
@@ -80,20 +80,16 @@ class Steps:
         drawn = self._by_language(pipeline, "drawn", languages, drawn)
         both = {"given": given, "drawn": drawn} | "held out" >> beam.CoGroupByKey()
         both = both | "one each" >> beam.MapTuple(_given_and_drawn)
-        both | "write held out" >> beam.MapTuple(self._write_held)
+        _ = both | "write held out" >> beam.MapTuple(self._write_held)
         everywhere = (
             both
             | "english" >> beam.MapTuple(_english)
             | "all english" >> beam.CombineGlobally(_Union(self.kept_out.english))
         )
         by_shard = read.train | "by shard" >> beam.MapTuple(self._by_shard)
-        (
-            by_shard
-            | "shards" >> beam.GroupByKey()
-            | "write"
-            >> beam.Map(
-                self._write_shard, beam.pvalue.AsDict(both), beam.pvalue.AsSingleton(everywhere)
-            )
+        grouped = by_shard | "shards" >> beam.GroupByKey()
+        _ = grouped | "write" >> beam.Map(
+            self._write_shard, beam.pvalue.AsDict(both), beam.pvalue.AsSingleton(everywhere)
         )
 
     def note(self, code: str, name: str, what: dict[str, Any]) -> None:
