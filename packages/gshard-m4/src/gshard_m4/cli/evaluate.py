@@ -30,6 +30,7 @@ Writes to OUTPUT, replacing an earlier report:
   report.html   one page to read, sort and filter; opens without a network
   scores.json   all numbers, averages and signatures
   scores.csv    one row a set and language
+  *.png, *.svg  the report's pictures
   translations-<set>.jsonl.gz   what was scored, to test another system against it
 """
 EXAMPLES = """\
@@ -99,6 +100,11 @@ _HOW: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": "how many languages are scored at a time (default: one a processor)",
     },
+    "--pictures": {
+        "action": argparse.BooleanOptionalAction,
+        "default": True,
+        "help": "write the report's pictures as PNG and SVG files too",
+    },
     "--keep-translations": {
         "action": argparse.BooleanOptionalAction,
         "default": True,
@@ -162,7 +168,7 @@ def command(options: argparse.Namespace, command_line: str) -> int:
     from gshard_m4.evaluation.kept import kept_files
     from gshard_m4.evaluation.score_files import to_csv, to_json
     from gshard_m4.evaluation.summary import summary
-    from gshard_m4.report import page
+    from gshard_m4.report import page, picture_files
     from gshard_m4.writing import write_all
 
     inputs = read_inputs(options)
@@ -172,6 +178,8 @@ def command(options: argparse.Namespace, command_line: str) -> int:
         "scores.csv": to_csv(scores),
         "report.html": page(scores, inputs.splits, command=command_line),
     }
+    if options.pictures:
+        files |= picture_files(scores, inputs.splits)
     if options.keep_translations:
         files |= kept_files(inputs.splits)
     try:

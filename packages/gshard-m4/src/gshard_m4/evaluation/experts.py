@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,18 @@ class Experts:
     layers: tuple[str, ...]
     num_experts: int
     languages: dict[str, tuple[tuple[float, ...], ...]]
+
+
+def find_experts(
+    folders: Iterable[Path],
+    faults: list[str],
+    find: Callable[[str], languages.Language] = languages.find,
+) -> Experts | None:
+    """What the first of the folders that has an experts.json says in it."""
+    for folder in folders:
+        if (folder / EXPERTS).is_file():
+            return read_experts(folder / EXPERTS, faults, find)
+    return None
 
 
 def read_experts(

@@ -19,10 +19,10 @@ _ENGLISH = "en"
 _UNLIKELY = 0.1
 # Three of them decide at a tenth of the model's cost: of NTREX's sentences they are in 55 % of the
 # English, and in 1 of 10,000 others, most of which turn out to be English left untranslated.
-_GRAMMAR = frozenset(
-    "the of and that with from this they which were their been would who but his has was said"
-    .split()
-)  # fmt: skip
+_GRAMMAR = frozenset({
+    "the", "of", "and", "that", "with", "from", "this", "they", "which", "were", "their", "been",
+    "would", "who", "but", "his", "has", "was", "said",
+})  # fmt: skip
 _ENOUGH_GRAMMAR = 3
 # py3langid's own name of a language that is called otherwise here.
 _NAMES = {"tl": "fil"}

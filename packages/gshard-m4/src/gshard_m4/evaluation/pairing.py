@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from gshard_m4.evaluation import doubts
 from gshard_m4.evaluation.alignment import explain
+from gshard_m4.evaluation.experts import find_experts
 from gshard_m4.evaluation.records import folded
 from gshard_m4.evaluation.sides import Side, Text, read_side
 from gshard_m4.evaluation.translations import Find, Split, Task, Translation
@@ -56,7 +57,8 @@ def pair(
         faults.extend(_empty(references.shared))
     found = [_pair_language(code, pairing) for code in codes]
     tasks = tuple(task for task in found if task is not None)
-    return Split(choice.name, {}, None, tasks, not_scored=tuple(not_scored))
+    experts = find_experts((hypotheses.path,), faults, choice.find)
+    return Split(choice.name, {}, None, tasks, experts, tuple(not_scored))
 
 
 def _languages(

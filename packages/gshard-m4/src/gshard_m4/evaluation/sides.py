@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gshard_m4 import languages
+from gshard_m4.evaluation.experts import EXPERTS
 from gshard_m4.evaluation.records import Record, read_records
 from gshard_m4.evaluation.translations import Find
 
@@ -20,7 +21,7 @@ _FORMATS = frozenset(
     {"gz", "txt", "tsv", "jsonl", "hyp", "ref", "src", "dev", "devtest", "test", "out"}
 )
 _ENGLISH = ("en", "eng", "eng_latn", "english")
-_NOT_DATA = ("readme", "license", "licence", "copying")
+_NOT_DATA = ("readme", "license", "licence", "copying", EXPERTS)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 A folder of translations holds one folder a split: `<split>/<task>.jsonl` with one object a line
 (`id`, `source`, `reference`, `prediction`, `truncated`) and `<split>/manifest.json`, written last,
-with the number of lines of every task, the decoder's settings and the checkpoint's step.
+with the number of lines of every task, the decoder's settings and the checkpoint's step;
+experts.json may lie there or in the folder of all splits.
 What is read is complete and right, or `TranslationsError` lists everything that is not.
 """
 
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gshard_m4 import languages
-from gshard_m4.evaluation.experts import EXPERTS, Experts, read_experts
+from gshard_m4.evaluation.experts import Experts, find_experts
 from gshard_m4.input_error import InputError
 
 Find = Callable[[str], languages.Language]
@@ -124,13 +125,12 @@ def _read_split(folder: Path, faults: list[str], find: Find) -> Split:
     tasks = [_read_task(folder, name, counts, faults, find) for name in sorted(present)]
     found = tuple(task for task in tasks if task is not None)
     faults.extend(_repeated_languages(folder, found))
-    experts = folder / EXPERTS
     return Split(
         folder.name,
         manifest.get("decoder", {}),
         manifest.get("checkpoint_step"),
         found,
-        experts=read_experts(experts, faults, find) if experts.is_file() else None,
+        experts=find_experts((folder, folder.parent), faults, find),
     )
 
 
