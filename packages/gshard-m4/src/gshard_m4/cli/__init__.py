@@ -21,6 +21,7 @@ COMMANDS = {
     "vocabulary": "learn SentencePiece vocabularies and see how they fit each language",
     "mixture": "show the share of each language in training, and epochs at a budget",
     "evaluate": "score translations per language and write a report",
+    "compare": "put systems that were evaluated on the same test set side by side",
 }
 
 
