@@ -229,6 +229,23 @@ def test_what_apt_says_is_passed_on(archive, tmp_path):
     assert error.value.faults == ("apt-get -qq update failed: E: Could not resolve deb.debian.org",)
 
 
+def test_half_a_download_is_not_taken_for_whole(archive, tmp_path):
+    served = archive({"gimp-data": package({}), "yelp": package({}), "orca": package({})})
+    (served / "yelp_1%3a2_all.deb").write_bytes(b"something else")
+    with pytest.raises(InputError) as error:
+        fetch(tmp_path / "work", packages=["gettext"], progress=False)
+    assert error.value.faults == (
+        f"1 of 3 packages could not be downloaded (yelp); run the same command again to go on, or,"
+        f" if the archive has newer versions by now, remove {tmp_path}/work/apt first",
+    )
+
+
+def test_a_folder_that_cannot_be_made_is_named(archive, tmp_path):
+    (tmp_path / "work").write_text("a file")
+    with pytest.raises(InputError, match=r"^cannot work in .*/work: "):
+        fetch(tmp_path / "work", progress=False)
+
+
 def test_licences_are_those_that_a_copyright_file_names():
     assert licences(b"License: MIT\n text\nLicense: GPL-2+\nLicense:\n other\n") == [
         "GPL-2+",

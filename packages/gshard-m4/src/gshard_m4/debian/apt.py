@@ -9,7 +9,7 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from gshard_m4.input_error import InputError
@@ -70,7 +70,9 @@ class Apt:
         """Downloads the indexes, with descriptions in the languages."""
         # In a configuration file the list would be joined to the system's, which may say "none".
         languages = f"-oAcquire::Languages={','.join(description_languages)}"
-        self._run(["apt-get", "-qq", "update", languages])
+        # By default an archive that cannot be reached is a warning.
+        strict = "-oAPT::Update::Error-Mode=any"
+        self._run(["apt-get", "-qq", "update", languages, strict])
 
     def names(self) -> list[str]:
         """The names of all packages of the archive."""
@@ -88,7 +90,10 @@ class Apt:
     def download(
         self, packages: Collection[Package], folder: Path, done: Callable[[Package], None]
     ) -> list[Package]:
-        """Downloads packages that are not there with their hash; returns those that failed."""
+        """Downloads packages that are not there with their hash; returns those that failed.
+
+        Where none of several can be had, the rest is not tried.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         absent = []
         for package in packages:
@@ -98,15 +103,19 @@ class Apt:
                 (folder / package.file).unlink(missing_ok=True)
                 absent.append(package)
         failed = []
-        for batch in _batches(absent):
+        for at in range(0, len(absent), _AT_ONCE):
+            batch = absent[at : at + _AT_ONCE]
             self._download(batch, folder)
+            lost = [package for package in batch if not is_whole(package, folder)]
+            for package in lost:
+                self._download([package], folder)
+            lost = [package for package in lost if not is_whole(package, folder)]
+            failed.extend(lost)
             for package in batch:
-                if not is_whole(package, folder):
-                    self._download([package], folder)
-                if is_whole(package, folder):
+                if package not in lost:
                     done(package)
-                else:
-                    failed.append(package)
+            if len(lost) == len(batch):
+                return [*failed, *absent[at + _AT_ONCE :]]
         return failed
 
     def _download(self, packages: Sequence[Package], folder: Path) -> None:
@@ -119,9 +128,9 @@ class Apt:
         whole = [command[0], *self._options, *command[1:]]
         result = subprocess.run(whole, capture_output=True, text=True, cwd=folder, check=False)
         if result.returncode and not may_fail:
-            said = [line for line in result.stderr.split("\n") if line.strip()]
+            said = [line for line in result.stderr.split("\n") if line.startswith("E:")]
             raise InputError(
-                [f"{' '.join(command[:3])} failed: {line}" for line in said[-3:]]
+                [f"{' '.join(command[:3])} failed: {line}" for line in said]
                 or [f"{' '.join(command[:3])} failed with exit code {result.returncode}"]
             )
         return result.stdout
@@ -148,8 +157,3 @@ def _package(stanza: str) -> Package | None:
         )
     except KeyError:
         return None
-
-
-def _batches(packages: Sequence[Package]) -> Iterator[Sequence[Package]]:
-    for start in range(0, len(packages), _AT_ONCE):
-        yield packages[start : start + _AT_ONCE]

@@ -12,11 +12,15 @@ File = tuple[str, bytes]
 COPYRIGHT = re.compile(r"/usr/share/doc/[^/]+/copyright$")
 
 
+class BrokenPackageError(Exception):
+    """A package whose archive cannot be read."""
+
+
 def files(deb: Path, wanted: str) -> Iterator[File]:
     """The files of a package whose names match, and its copyright file.
 
     Raises:
-        OSError: where dpkg-deb or the archive fails: what came before may be half a package.
+        BrokenPackageError: what came before may be half a package.
     """
     name_of = re.compile(wanted)
     with subprocess.Popen(
@@ -35,10 +39,12 @@ def files(deb: Path, wanted: str) -> Iterator[File]:
                         assert content is not None
                         yield name, content.read()
         except tarfile.TarError as error:
-            raise OSError(f"{deb.name}: {error}: {_said(process.stderr.read())}") from None
+            raise BrokenPackageError(
+                f"{deb.name}: {error} {_said(process.stderr.read())}"
+            ) from None
         said = _said(process.stderr.read())
     if process.returncode:
-        raise OSError(f"{deb.name}: dpkg-deb ended with exit code {process.returncode}: {said}")
+        raise BrokenPackageError(f"{deb.name}: dpkg-deb ended with {process.returncode}: {said}")
 
 
 def _said(stderr: bytes) -> str:

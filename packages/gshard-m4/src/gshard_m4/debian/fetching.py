@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gshard_m4 import languages as m4
 from gshard_m4.debian.apt import Apt, Package
+from gshard_m4.debian.archive import BrokenPackageError
 from gshard_m4.debian.choosing import Choice, choose
 from gshard_m4.debian.extraction import Job, extract
 from gshard_m4.debian.merging import merge
@@ -49,7 +50,20 @@ def fetch(
             packages, where not one of the packages is in the archive.
     """
     codes = _codes(languages, any_language=any_language)
-    work = work.resolve()
+    try:
+        return _fetch(work.resolve(), codes, packages, processes=processes, progress=progress)
+    except OSError as error:
+        raise InputError([f"cannot work in {work}: {error}"]) from None
+
+
+def _fetch(
+    work: Path,
+    codes: Codes[str] | None,
+    packages: Sequence[str] | None,
+    *,
+    processes: int,
+    progress: bool,
+) -> Path:
     apt = Apt(work / "apt")
     stamp = work / "apt" / "updated"
     if not stamp.exists():
@@ -57,19 +71,17 @@ def fetch(
         stamp.touch()
     choices = choose(apt.names(), packages)
     described = apt.describe(name for choice in choices for name in choice.present)
-    failed = _download(apt, list(described.values()), work / "packages", progress=progress)
-    lost = {package.name for package in failed}
     missing = [name for choice in choices for name in choice.missing]
-    missing += sorted(lost | {n for c in choices for n in c.present if n not in described})
+    missing += [name for c in choices for name in c.present if name not in described]
+    if not described and not any(choice.collection is DESCRIPTIONS for choice in choices):
+        raise InputError(["not one of the packages is in the archive of /etc/apt/sources.list"])
     for name in missing:
         print(f"debian: no package {name} in the archive, left out", file=sys.stderr)
-    whole = {name: package for name, package in described.items() if name not in lost}
-    jobs = [job for choice in choices for job in _jobs(choice, whole, work, apt.lists)]
-    if not jobs:
-        raise InputError(["not one of the packages is in the archive of /etc/apt/sources.list"])
+    _download(apt, list(described.values()), work, progress=progress)
+    jobs = [job for choice in choices for job in _jobs(choice, described, work, apt.lists)]
     broken = _extract(jobs, processes=processes, progress=progress)
     done = [job for job in jobs if job.name not in broken]
-    return merge(done, whole, work, codes=codes, missing=missing, broken=broken)
+    return merge(done, described, work, codes=codes, missing=missing, broken=broken)
 
 
 def _codes(languages: Codes[str] | None, *, any_language: bool) -> list[str] | None:
@@ -89,15 +101,24 @@ def _codes(languages: Codes[str] | None, *, any_language: bool) -> list[str] | N
     return sorted(set(codes))
 
 
-def _download(
-    apt: Apt, packages: Sequence[Package], folder: Path, *, progress: bool
-) -> list[Package]:
+def _download(apt: Apt, packages: Sequence[Package], work: Path, *, progress: bool) -> None:
+    """Downloads all, or nothing goes on: half of a corpus is not taken for whole."""
     with _bar(sum(p.bytes for p in packages), "download", "B", show=progress) as bar:
 
         def advance(package: Package) -> None:
             bar.update(package.bytes)
 
-        return apt.download(packages, folder, advance)
+        failed = apt.download(packages, work / "packages", advance)
+    if failed:
+        names = ", ".join(package.name for package in failed[:5])
+        more = ", ..." if len(failed) > 5 else ""
+        raise InputError(
+            [
+                f"{len(failed)} of {len(packages)} packages could not be downloaded"
+                f" ({names}{more}); run the same command again to go on, or, if the archive has"
+                f" newer versions by now, remove {work / 'apt'} first"
+            ]
+        )
 
 
 def _jobs(choice: Choice, packages: dict[str, Package], work: Path, lists: Path) -> Iterator[Job]:
@@ -166,7 +187,7 @@ def _run(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, str]]:
 def _try(job: Job) -> str:
     try:
         extract(job)
-    except OSError as error:
+    except BrokenPackageError as error:
         return str(error)
     return ""
 
