@@ -23,6 +23,7 @@ from gshard_m4.languages_others import OTHERS
 from gshard_m4.languages_table import FAMILIES, M4
 from gshard_m4.scripts import KNOWN as _KNOWN_SCRIPTS
 
+ENGLISH = "en"
 Band = Literal["high", "mid", "low"]
 BANDS: tuple[Band, ...] = ("high", "mid", "low")
 BAND_SIZES = {"high": 25, "mid": 52, "low": 25}
@@ -180,7 +181,7 @@ OTHER_LANGUAGES = tuple(
     _language(code, name, script, branch, aliases)
     for code, name, script, branch, aliases in _cells(OTHERS)
 )
-_ENGLISH = Language("en", "English", "Latn", ("eng",))
+_ENGLISH = Language(ENGLISH, "English", "Latn", ("eng",))
 
 _BY_ALIAS = {a: language for language in LANGUAGES for a in (language.code, *language.aliases)}
 _OTHER_BY_ALIAS = {
