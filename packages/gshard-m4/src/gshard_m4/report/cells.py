@@ -75,6 +75,11 @@ def leading_first(scores: Scores) -> list[Metric]:
     return sorted(scores.metrics, key=lambda metric: metric != scores.leading)
 
 
+def languages(number: int) -> str:
+    """How many languages, in words."""
+    return f"{number} language{'' if number == 1 else 's'}"
+
+
 def bar(value: float) -> str:
     """A bar of so many per cent of its length."""
     return f'<span class="bar" style="--v:{min(max(value, 0.0), 100.0):.2f}"></span>'

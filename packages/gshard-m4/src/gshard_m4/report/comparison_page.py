@@ -33,7 +33,7 @@ def comparison_page(systems: Sequence[Scores], *, command: str = "") -> str:
         raise ValueError("the systems have no language of a test set in common")
     names = splits[0].systems
     count = len({row[0].code for split in splits for row in split.rows})
-    title = f"{len(names)} systems, {count} language{'s' if count != 1 else ''} into English"
+    title = f"{len(names)} systems, {cells.languages(count)} into English"
     links = [(f"#set-{split.name}", split.title) for split in splits]
     above = f"GShard M4 comparison · {', '.join(names)}"
     sections = [_section(split, systems, number) for number, split in enumerate(splits)]

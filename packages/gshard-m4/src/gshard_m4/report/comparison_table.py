@@ -28,7 +28,7 @@ def comparison_table(split: Compared, systems: Sequence[Scores]) -> str:
     rows = "".join(_row(row, columns, bands) for row in split.rows)
     aside = "most training text first" if by_size else "in order of codes"
     return (
-        f'<h3>{len(split.rows)} languages that all systems have<span class="aside">{aside}</span>'
+        f'<h3>{cells.languages(len(split.rows))} of all systems<span class="aside">{aside}</span>'
         f'</h3><div class="wide"><table class="scores"><thead><tr>{_head(columns, bands, by_size)}'
         f"</tr></thead><tbody>{rows}{_mean(split, columns, bands)}</tbody></table></div>"
     )
@@ -135,8 +135,7 @@ def _mean(split: Compared, columns: Sequence[_Values], bands: bool) -> str:
         else f'<td class="number">{each.column.show(each.mean)}</td>'
         for each in columns
     )  # fmt: skip
-    count = f"{len(split.rows)} language{'' if len(split.rows) == 1 else 's'}"
     return (
-        f'<tr class="average first"><th scope="row">Mean of {count}</th>'
+        f'<tr class="average first"><th scope="row">Mean of {cells.languages(len(split.rows))}</th>'
         f"{'<td></td>' * (2 + bands)}{numbers}</tr>"
     )

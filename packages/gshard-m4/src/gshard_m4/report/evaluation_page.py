@@ -13,6 +13,7 @@ from typing import Any
 from gshard_m4.evaluation.defects import MEANINGS
 from gshard_m4.evaluation.scores import Scores
 from gshard_m4.evaluation.translations import Split
+from gshard_m4.report import cells
 from gshard_m4.report.document import codes, document, facts, finder, head, packages
 from gshard_m4.report.examples import examples_section
 from gshard_m4.report.split_section import split_section
@@ -38,7 +39,7 @@ def page(scores: Scores, splits: Sequence[Split], *, command: str = "") -> str:
       command: the command line to show as the way to make the page again, if not the scores'.
     """
     count = len({one.code for split in scores.splits for one in split.languages})
-    title = f"{count} language{'s' if count != 1 else ''} into English"
+    title = f"{cells.languages(count)} into English"
     pairs = list(zip(scores.splits, splits, strict=True))
     sections = [
         split_section(scores, found, split.experts, number=number)

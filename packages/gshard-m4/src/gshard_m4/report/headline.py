@@ -66,7 +66,7 @@ def _figures(scores: Scores, average: Macro) -> Iterator[tuple[str, str, str]]:
 
 def _figure(name: str, key: str, average: Macro, show: cells.Show) -> tuple[str, str, str]:
     known = average.known[key]
-    of = f" · of {known} languages" if known < average.languages else ""
+    of = f" · of {cells.languages(known)}" if known < average.languages else ""
     return name, show(average.mean[key]), f"median {show(average.median[key])}{of}"
 
 

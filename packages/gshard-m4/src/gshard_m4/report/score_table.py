@@ -108,5 +108,5 @@ def _average_cell(column: Column, average: Macro, values: dict[str, float], name
         return "<td></td>"
     text = _with_bar(value, column) if column.leading else column.show(value)
     known = average.known[column.key]
-    title = f' title="of {known} languages"' if known < average.languages else ""
+    title = f' title="of {cells.languages(known)}"' if known < average.languages else ""
     return f'<td class="number"{title}>{text}</td>'
