@@ -8,7 +8,7 @@ from gshard_m4.evaluation.translations import read_translations
 from gshard_m4.report import page
 from gshard_m4.report.examples import spread
 
-VOID = {"meta", "link", "input", "br"}
+VOID = {"meta", "link", "input", "br", "wbr"}
 
 
 class Page(HTMLParser):

@@ -144,4 +144,4 @@ def header(
 
 def _breakable(title: str) -> str:
     """The title as HTML; long names of systems may break behind their marks."""
-    return re.sub("([,_/-])(?!$)", r"\1<wbr>", escape(title))
+    return re.sub("([,_/])(?!$)", r"\1<wbr>", escape(title))
