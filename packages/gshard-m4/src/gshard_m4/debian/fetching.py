@@ -2,10 +2,13 @@
 
 import hashlib
 import multiprocessing
+import os
 import sys
+import threading
 from collections.abc import Collection as Codes
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,10 +181,25 @@ def _run(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, str]]:
         return
     # Spawned: the caller may have threads, which a forked process would lose in mid-step.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with ProcessPoolExecutor(processes, context, initializer=_end_with_parent) as pool:
         running = {pool.submit(_try, job): job for job in jobs}
         for future in as_completed(running):
-            yield running[future], future.result()
+            try:
+                yield running[future], future.result()
+            except BrokenProcessPool:
+                raise InputError(
+                    [
+                        "a process was killed from outside, perhaps for memory; run the same"
+                        " command again with fewer processes: what is extracted stays"
+                    ]
+                ) from None
+
+
+def _end_with_parent() -> None:
+    """Ends this worker when its parent is killed: it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _try(job: Job) -> str:
