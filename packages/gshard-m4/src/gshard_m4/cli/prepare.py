@@ -44,7 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_cleaning(parser)
     running = parser.add_argument_group("running")
     running.add_argument("--output", type=Path, help="folder of the prepared directory")
-    running.add_argument("--name", default="", help="of the corpus, a-z 0-9 _ (default: OUTPUT's)")
+    running.add_argument(
+        "--name",
+        dest="corpus",
+        default="",
+        metavar="NAME",
+        help="of the corpus, a-z 0-9 _ (default: OUTPUT's)",
+    )
     running.add_argument(
         "--processes", type=_positive, metavar="N", help="at a time (default: one a core)"
     )

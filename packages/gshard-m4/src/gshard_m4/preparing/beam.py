@@ -59,11 +59,11 @@ def prepare(
     """
     beam, options = _beam(runner, beam_options)
     all_settings = settings.flat() | {"keep_out": kept_out.identity}
-    earlier = same_as_finished(output, all_settings, run_inputs(plan, surveyed))
+    earlier = same_as_finished(output, all_settings, run_inputs(plan, surveyed), plan.languages)
     if earlier is not None:
-        return Prepared(earlier, {}, was_there=True)
+        return Prepared(earlier, Work(output), {}, was_there=True)
     work = Work(output)
-    work.begin({"settings": all_settings})
+    work.begin(all_settings)
     notes = work.folder / "beam"
     shutil.rmtree(notes, ignore_errors=True)
     shards = {code: shards_of(parts, surveyed, settings) for code, parts in plan.languages.items()}
@@ -73,7 +73,7 @@ def prepare(
     cleaned = {code: _cleaned(notes, code, surveyed, shards) for code in plan.languages}
     entries = {code: _entry(notes, one, output) for code, one in cleaned.items()}
     manifest = manifest_of(plan, surveyed, entries, all_settings, command=command, name=name)
-    return Prepared(manifest, cleaned)
+    return Prepared(manifest, work, cleaned)
 
 
 def _beam(runner: str, flags: str) -> tuple[Any, Any]:

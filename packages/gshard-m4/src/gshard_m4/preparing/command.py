@@ -12,7 +12,7 @@ from gshard_m4.preparing.pipeline import Prepared, prepare, survey
 from gshard_m4.preparing.plan import AUTO, DEBIAN, Plan, Source, plan
 from gshard_m4.preparing.processes import default_processes
 from gshard_m4.preparing.settings import Settings
-from gshard_m4.preparing.state import Work, check_output, clear
+from gshard_m4.preparing.state import check_output, clear
 from gshard_m4.writing import write_all
 
 _MOST_LEFT_OUT = 12
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace, command_line: str) -> int:
     settings = settings_of(options)
     processes = options.processes or default_processes()
     keeping = kept_out(options.keep_out)
-    name = options.name or _name_of(options.output)
+    name = options.corpus or _name_of(options.output)
     check_output(
         options.output, settings.flat() | {"keep_out": keeping.identity}, restart=options.restart
     )
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace, command_line: str) -> int:
     surveyed = survey(found, settings, processes=processes, quiet=options.quiet)
     if options.dry_run:
         print("\n".join(report.plan_table(surveyed.rows, found.languages)))
-        print("\n".join(_left_out(found)))
+        print("\n".join([*_left_out(found), *found.joined]))
         return 0
     if options.restart:
         clear(options.output)
@@ -76,6 +76,8 @@ def sources_of(options: argparse.Namespace, processes: int) -> list[Source]:
     licences = options.licence or [""] * len(inputs)
     found = []
     for path, kind, licence in zip(inputs, kinds, licences, strict=True):
+        if kind == DEBIAN and options.dry_run:
+            raise InputError(["--dry-run cannot tell of debian before it is downloaded"])
         if kind == DEBIAN:
             path = _fetch_debian(path, options, processes)
         found.append(Source(path, kind, licence))
@@ -86,7 +88,11 @@ def _fetch_debian(work: Path, options: argparse.Namespace, processes: int) -> Pa
     from gshard_m4 import debian
 
     return debian.fetch(
-        work, languages=options.languages or None, processes=processes, progress=not options.quiet
+        work,
+        languages=options.languages or None,
+        any_language=options.any_language,
+        processes=processes,
+        progress=not options.quiet,
     )
 
 
@@ -103,9 +109,9 @@ def _finish(done: Prepared, found: Plan, output: Path) -> None:
         text = report.to_json(done.manifest, done.cleaned, found.left_out)
         write_all(output, {report.REPORT: text})
         done.manifest.write(output)
-    Work(output).end()
+    done.work.end(done.manifest)
     print("\n".join(report.table(done.manifest)))
-    for line in [*_left_out(found), *report.warnings(done.manifest)]:
+    for line in [*_left_out(found), *found.joined, *report.warnings(done.manifest)]:
         print(line)
     state = "is there already, of the same input and settings" if done.was_there else "is prepared"
     print(f"{output} {state}")

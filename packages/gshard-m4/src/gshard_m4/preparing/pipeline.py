@@ -10,6 +10,7 @@ Languages are independent but for the held-out English of all, which stands betw
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +32,7 @@ from gshard_m4.preparing.clean_language import (
 from gshard_m4.preparing.finish_language import FinishTask, finish_language
 from gshard_m4.preparing.held_out import union
 from gshard_m4.preparing.keep_out import KeptOut
-from gshard_m4.preparing.plan import Plan, Source
+from gshard_m4.preparing.plan import DEBIAN, RECORD, Plan, Source
 from gshard_m4.preparing.processes import run_all
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.state import Work, digest, same_as_finished
@@ -41,9 +42,17 @@ from gshard_m4.sources import File, Part
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """What a run made: the manifest, each language's first pass, and whether it was there."""
+    """What a run made.
+
+    Attributes:
+        manifest: not written yet: that ends the run.
+        work: the state of the run.
+        cleaned: each language's first pass.
+        was_there: all of it was made by an earlier run.
+    """
 
     manifest: Manifest
+    work: Work
     cleaned: Mapping[str, Cleaned]
     was_there: bool = False
 
@@ -124,15 +133,15 @@ def prepare(
     """
     all_settings = settings.flat() | {"keep_out": kept_out.identity}
     inputs = run_inputs(plan, surveyed)
-    earlier = same_as_finished(output, all_settings, inputs)
+    earlier = same_as_finished(output, all_settings, inputs, plan.languages)
     if earlier is not None:
-        return Prepared(earlier, {}, was_there=True)
+        return Prepared(earlier, Work(output), {}, was_there=True)
     work = Work(output)
-    work.begin({"settings": all_settings})
+    work.begin(all_settings)
     cleaned = _clean_all(plan, surveyed, settings, work, processes, quiet)
     entries = _finish_all(plan, cleaned, settings, kept_out, work, processes, quiet)
     manifest = manifest_of(plan, surveyed, entries, all_settings, command=command, name=name)
-    return Prepared(manifest, cleaned)
+    return Prepared(manifest, work, cleaned)
 
 
 def run_inputs(plan: Plan, surveyed: Surveyed) -> str:
@@ -156,13 +165,23 @@ def manifest_of(
         created_by=f"gshard-m4 {version('gshard-m4')}",
         command=command,
         settings={**settings, "inputs": run_inputs(plan, surveyed)},
-        sources=tuple(source_entry(source, plan, surveyed) for source in plan.sources),
+        sources=tuple(
+            entry for source in plan.sources for entry in source_entries(source, plan, surveyed)
+        ),
         languages=entries,
     )
 
 
+def source_entries(source: Source, plan: Plan, surveyed: Surveyed) -> list[SourceEntry]:
+    """A source's part of the manifest; of Debian an entry for each package."""
+    record = source.path / RECORD
+    if source.kind == DEBIAN and record.exists():
+        return [SourceEntry(**entry) for entry in json.loads(record.read_text())["sources"]]
+    return [source_entry(source, plan, surveyed)]
+
+
 def source_entry(source: Source, plan: Plan, surveyed: Surveyed) -> SourceEntry:
-    """A source's part of the manifest; its hash is over names and contents of the files read."""
+    """A source's entry; its hash is over names and contents of the files that are read."""
     layout = sources.BY_KIND.get(source.kind)
     files = [file for file in plan.files if _is_below(file.path, source.path)]
     whole = hashlib.sha256()

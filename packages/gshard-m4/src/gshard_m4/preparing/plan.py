@@ -10,6 +10,7 @@ from gshard_m4.sources import File, Part
 
 AUTO = "auto"
 DEBIAN = "debian"
+RECORD = "debian.json"  # what `gshard_m4.debian` notes of the packages, beside the pairs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +32,14 @@ class Plan:
     Attributes:
         sources: with their layouts found.
         languages: code -> its parts in the order they are read.
-        names: code -> the language's name.
         left_out: files and languages that are not read, a line each with the reason.
+        joined: languages that the sources have under several codes, a line each.
     """
 
     sources: tuple[Source, ...]
     languages: dict[str, tuple[Part, ...]]
     left_out: tuple[str, ...]
+    joined: tuple[str, ...]
 
     @property
     def files(self) -> list[File]:
@@ -90,7 +92,16 @@ def plan(
         part = dataclasses.replace(part, swapped=part.language in turned)
         by_language.setdefault(part.language, []).append(part)
     ordered = {code: tuple(by_language[code]) for code in sorted(by_language)}
-    return Plan(tuple(known), ordered, tuple(left_out))
+    return Plan(tuple(known), ordered, tuple(left_out), tuple(_joined(ordered)))
+
+
+def _joined(languages: dict[str, tuple[Part, ...]]) -> list[str]:
+    spellings = {code: sorted({part.spelling for part in languages[code]}) for code in languages}
+    return [
+        f"{code} is read from {' and '.join(found)}"
+        for code, found in spellings.items()
+        if len(found) > 1
+    ]
 
 
 def _with_kind(source: Source) -> Source:

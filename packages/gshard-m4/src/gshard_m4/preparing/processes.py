@@ -5,6 +5,8 @@ Workers are started afresh, not forked: they import what they use in 0.1 s and i
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -47,7 +49,7 @@ def run_all(
         tasks: what to run it on; long ones first use the processes best.
         processes: how many; with 1 all runs here.
         title: in front of the progress bar.
-        rows: that will be counted in all, about.
+        rows: that will be counted in all, about; 0 to count tasks.
         unit: what a task is.
         quiet: no progress bar (there is none either where standard error is no terminal).
 
@@ -76,6 +78,8 @@ def _guarded(function: Callable[[Any], Any], number: int, task: Any) -> Outcome:
         return number, function(task), ()
     except InputError as error:
         return number, None, error.faults
+    except OSError as error:  # a disk that is full, a file that went away
+        return number, None, (str(error),)
 
 
 def _run_here(function, tasks, _processes: int, bar: "_Bar") -> Iterator[Outcome]:
@@ -104,13 +108,27 @@ def _run_in_processes(function, tasks, processes: int, bar: "_Bar") -> Iterator[
                 ["a worker process was ended from outside (out of memory?); run the same command"
                  " again: what is finished is kept. Fewer --processes need less memory"]
             ) from None  # fmt: skip
+        except KeyboardInterrupt:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _start(counter: Any) -> None:
+    """In a worker: it ends with its parent, whatever ends that, and leaves Ctrl-C to it."""
     global _COUNTER
     _COUNTER = counter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 class _Bar(Generic[T]):
@@ -121,8 +139,13 @@ class _Bar(Generic[T]):
 
         self.counter = multiprocessing.get_context("spawn").Value("Q", 0)
         self._tasks, self._unit, self._finished = tasks, unit, 0
+        self._counts_tasks = not rows
         self._bar = tqdm(
-            desc=title, total=rows, unit=" rows", unit_scale=True, disable=True if quiet else None
+            desc=title,
+            total=rows or tasks,
+            unit=" rows" if rows else f" {unit}",
+            unit_scale=bool(rows),
+            disable=True if quiet else None,
         )
 
     def __enter__(self) -> "_Bar":
@@ -135,10 +158,13 @@ class _Bar(Generic[T]):
 
     def finished_one(self) -> None:
         self._finished += 1
+        self.refresh()
         self._show()
 
     def refresh(self) -> None:
-        self._bar.update(self.counter.value - self._bar.n)
+        done = self._finished if self._counts_tasks else self.counter.value
+        self._bar.update(done - self._bar.n)
 
     def _show(self) -> None:
-        self._bar.set_postfix_str(f"{self._finished} of {self._tasks} {self._unit}")
+        if not self._counts_tasks:
+            self._bar.set_postfix_str(f"{self._finished} of {self._tasks} {self._unit}")

@@ -7,17 +7,24 @@ it is whole, so a run can be ended at any time and goes on from there.
 
 import hashlib
 import json
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gshard_m4.input_error import InputError
-from gshard_m4.prepared import MANIFEST, Manifest, parse_manifest
+from gshard_m4.prepared import MANIFEST, Manifest, open_prepared, parse_manifest
 from gshard_m4.writing import write_all
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 WORK = ".prepare"
 _RUN = "run.json"
+_SHARD = re.compile(r"\.?(train|validation|test)-\d{5}-of-\d{5}\.tsv\.gz(\.partial)?")
 
 
 class Work:
@@ -25,6 +32,7 @@ class Work:
 
     def __init__(self, output: Path):
         self.output, self.folder = output, output / WORK
+        self._lock: IO[str] | None = None
 
     def cleaned(self, code: str) -> Path:
         """The folder of a language's first pass."""
@@ -39,13 +47,46 @@ class Work:
         """The English keys of all held-out sets."""
         return self.folder / "held_out_english.npy"
 
-    def begin(self, run: Mapping[str, Any]) -> None:
-        """Notes what the run is of."""
-        write_all(self.folder, {_RUN: json.dumps(run)})
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Notes the run's settings, and that this process works here.
 
-    def end(self) -> None:
-        """Removes what an unfinished run needs."""
+        Raises:
+            InputError: another process does, or the folder cannot be written.
+        """
+        try:
+            write_all(self.folder, {_RUN: json.dumps({"settings": settings})})
+            self._lock = (self.folder / "lock").open("w")
+        except OSError as error:
+            raise InputError([f"cannot write to --output={self.output}: {error}"]) from None
+        if not _locked(self._lock):
+            raise InputError([f"another process prepares --output={self.output} at this moment"])
+
+    def end(self, manifest: Manifest) -> None:
+        """Removes what an unfinished run needs, and shards that the manifest does not name."""
+        if self._lock is not None:
+            self._lock.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        named = {
+            shard.file
+            for language in manifest.languages.values()
+            for split in language.splits.values()
+            for shard in split.shards
+        }
+        for path in self.output.glob("*/*.tsv.gz*"):
+            is_shard = _SHARD.fullmatch(path.name) is not None
+            if is_shard and path.relative_to(self.output).as_posix() not in named:
+                path.unlink()
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether this process has the file for itself until it ends; yes where locks are unknown."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def digest(value: Any) -> str:
@@ -62,11 +103,8 @@ def check_output(output: Path, settings: Mapping[str, Any], *, restart: bool) ->
     """
     if output.exists() and not output.is_dir():
         raise InputError([f"--output={output} is a file; give a folder"])
-    if not output.exists() or restart:
-        _check_is_ours(output)
-        return
     _check_is_ours(output)
-    earlier = _earlier_settings(output)
+    earlier = None if restart else _earlier_settings(output)
     if earlier is not None:
         differences = _differences(earlier, settings)
         if differences:
@@ -76,20 +114,27 @@ def check_output(output: Path, settings: Mapping[str, Any], *, restart: bool) ->
             )  # fmt: skip
 
 
-def same_as_finished(output: Path, settings: Mapping[str, Any], inputs: str) -> Manifest | None:
+def same_as_finished(
+    output: Path, settings: Mapping[str, Any], inputs: str, languages: Collection[str]
+) -> Manifest | None:
     """The manifest of a finished directory of the same input; None where there is none.
 
     Raises:
-        InputError: the directory is finished, of another input.
+        InputError: the directory is finished, of another input, or files of it are missing.
     """
     path = output / MANIFEST
     if not path.exists():
         return None
     manifest = parse_manifest(path.read_text(encoding="utf-8"), path)
     if manifest.settings == {**settings, "inputs": inputs}:
+        open_prepared(output)  # every file is there and of its size
         return manifest
+    new = ", ".join(sorted(set(languages) - set(manifest.languages)))
+    gone = ", ".join(sorted(set(manifest.languages) - set(languages)))
+    how = [f"{new} would be new"] * bool(new) + [f"{gone} would go"] * bool(gone)
     raise InputError(
-        [f"--output={output} is prepared from other input (or languages) than now; give another"
+        [f"--output={output} is prepared from other input than now"
+         f" ({' and '.join(how) or 'files, layouts or licences have changed'}); give another"
          " --output, or --restart to make it anew"]
     )  # fmt: skip
 
