@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from gshard_m4.debian import fetch
+from gshard_m4.debian import fetch, sources
 from gshard_m4.debian.extraction import licences
 from gshard_m4.input_error import InputError
 
@@ -126,11 +126,16 @@ def test_packages_become_a_file_for_each_language(archive, tmp_path, capsys):
     assert (record["read"], record["kept"]) == (10, 8)
     assert record["removed"] == {"few letters": 1, "copy of the English": 1}
     assert record["unknown_locales"] == {"en_GB": 1, "zz": 1}
-    gimp = next(one for one in record["sources"] if one["path"] == "gimp-data 1:2")
-    assert gimp["kind"] == "debian/gettext"
-    assert gimp["licence"] == "GPL-2+, MIT"
-    assert gimp["licence_source"] == "/usr/share/doc/gimp-data/copyright in the package"
-    assert gimp["hash"].startswith("sha256:")
+    descriptions, gimp, french = sources(folder)
+    assert gimp.pop("hash").startswith("sha256:")
+    assert gimp == {
+        "kind": "debian/gettext",
+        "path": "gimp-data 1:2",
+        "licence": "GPL-2+, MIT",
+        "licence_source": "/usr/share/doc/gimp-data/copyright in the package",
+    }
+    assert descriptions["licence"] == "free by the Debian Free Software Guidelines, as all of main"
+    assert french["licence"] == "MPL-2.0"
     assert record["missing_packages"][-2:] == ["wordpress-l10n", "yelp"]
     assert "debian: no package vlc-l10n in the archive, left out\n" in capsys.readouterr().err
 

@@ -8,3 +8,4 @@ for training and measuring at home; none of it is in this package.
 """
 
 from gshard_m4.debian.fetching import fetch as fetch
+from gshard_m4.debian.merging import sources as sources

@@ -63,6 +63,16 @@ def merge(
     return folder
 
 
+def sources(folder: Path) -> list[dict[str, str]]:
+    """The packages that gave rows, with the fields that a manifest has for each source."""
+    record = json.loads((folder / RECORD).read_text("utf-8"))
+    return [
+        {key: value for key, value in source.items() if key != "rows"}
+        for source in record["sources"]
+        if source["rows"]
+    ]
+
+
 def _member(job: Job, place: Sequence[int]) -> bytes:
     at, size, _ = place
     with job.output.open("rb") as file:
