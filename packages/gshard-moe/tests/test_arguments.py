@@ -42,7 +42,24 @@ WRONG = [
         "eval_padded_slots is -1; give at least 0; expert_parts is 2 and dispatch 'auto'; they are "
         "parts of sorted rows: give dispatch='sorted' or no expert_parts",
     ),
+    (
+        {"expert_parts": 3, "dispatch": "sorted"},
+        "expert_parts is 3 for 4 experts; give a divisor of 4",
+    ),
     ({"min_slots": 0}, "min_slots is 0; give at least 1"),
+    (
+        {"router": Top2(normalize_after_dropping=1)},  # pyright: ignore[reportArgumentType]
+        "normalize_after_dropping is 1; give True or False",
+    ),
+    (
+        {
+            "router": Top2(normalize_after_dropping=True),
+            "dispatch": "sorted",
+            "eval_slots_per_token": 3,
+        },
+        "normalize_after_dropping=True knows slots, and sorted rows with a limit drop later; give "
+        "dispatch 'einsum' or 'gather', or no limit (None)",
+    ),
     (
         {"burn_slots": "yes", "gated": 1},
         "burn_slots is 'yes'; give True or False; gated is 1; give True or False",

@@ -56,6 +56,25 @@ def assert_like_naive(naive, logits, mask, key, capacity, second, burn_slots):
     np.testing.assert_allclose(routing.weight_GSK, weight, atol=1e-6)
 
 
+def test_normalized_after_dropping(naive):
+    logits, mask = draw(3, 2, 17, 4)
+    p, uniforms = np.asarray(jit_probabilities(logits)), np.zeros((2, 17))
+    _, slot, weight = naive.route(p, 3, np.asarray(mask), uniforms, second="always")
+
+    def weights(logits):
+        return top2(
+            logits, capacity=3, mask_GS=mask, second="always", normalize_after_dropping=True
+        ).weight_GSK
+
+    kept = (slot >= 0).sum(-1)
+    assert {0, 1, 2} <= set(kept.ravel())
+    expected = np.where((kept == 1)[..., None], slot >= 0, weight)
+    np.testing.assert_allclose(weights(logits), expected, atol=1e-6)
+    # A weight of 1 does not depend on the logits; a token without an expert has no gradient.
+    gradient = jax.grad(lambda logits: weights(logits)[..., 0].sum())(logits)
+    np.testing.assert_array_equal((jnp.abs(gradient) > 1e-6).any(-1), kept == 2)
+
+
 @pytest.mark.parametrize("burn_slots", [False, True])
 @pytest.mark.parametrize("second", SECONDS)
 def test_top2_like_a_loop_over_tokens(naive, second, burn_slots):

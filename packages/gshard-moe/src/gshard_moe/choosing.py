@@ -5,6 +5,7 @@ Everything is float32, boolean or integer, whatever the activations are.
 Axes: G groups, S tokens per group, E experts, K choices per token.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax
@@ -143,3 +144,10 @@ def routing_of(
         capacity=capacity,
         num_experts=one_hots[0].shape[-1],
     )
+
+
+def normalized(routing: Routing) -> Routing:
+    """The routing with weights of a token that sum to 1, where it has any expert."""
+    total_GS1 = routing.weight_GSK.sum(-1, keepdims=True)
+    weight_GSK = routing.weight_GSK / jnp.where(total_GS1 > 0, total_GS1, 1.0)
+    return dataclasses.replace(routing, weight_GSK=weight_GSK)

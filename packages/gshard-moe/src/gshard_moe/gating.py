@@ -15,8 +15,8 @@ from jaxtyping import Array, Bool, Float
 from gshard_moe.choosing import (
     best,
     check_inputs,
-    count_before,
     in_choice_order,
+    normalized,
     pick,
     routing_of,
     valid,
@@ -42,14 +42,7 @@ def top1(
       mask_GS: False for padding, which takes no slot.
     """
     check_inputs("top1", logits_GSE, mask_GS, capacity)
-    p_GSE = probabilities(logits_GSE)
-    expert_GS, first_GSE = best(jax.lax.stop_gradient(p_GSE))
-    first_GSE &= valid(p_GSE, mask_GS)[..., None]
-    position_GSE = count_before(first_GSE)
-    weight_GS = pick(p_GSE, first_GSE)
-    return routing_of(
-        [expert_GS], [first_GSE], [position_GSE], [weight_GS], [first_GSE.any(-1)], capacity
-    )
+    return topk(logits_GSE, k=1, capacity=capacity, mask_GS=mask_GS)
 
 
 def top2(
@@ -60,11 +53,12 @@ def top2(
     key: jax.Array | None = None,
     second: SecondExpert = "random",
     burn_slots: bool = False,
+    normalize_after_dropping: bool = False,
 ) -> Routing:
     """Routing of each token to its two best experts as in Algorithm 1.
 
     All first choices take slots in token order, then all second choices; both gates are divided
-    by their sum before anything is dropped (line 7), and nothing is renormalised after. Experts
+    by their sum before anything is dropped (line 7), and by default never again. Experts
     are compared by their logits: of equal ones the lower index wins.
 
     Args:
@@ -77,6 +71,8 @@ def top2(
         lines 17-20), "always" or "never".
       burn_slots: The coin's losers take up slots all the same. As printed, line 21; the authors'
         released code lets only winners in, and so do we by default, to waste no capacity.
+      normalize_after_dropping: A token that keeps one expert weighs it with 1, as in fairscale and
+        in NLLB-MoE by default, and not with its gate as in the paper.
     """
     check_inputs("top2", logits_GSE, mask_GS, capacity)
     _check_second("top2", second, key)
@@ -95,7 +91,7 @@ def top2(
     asking_GS = valid_GS if burn_slots else wins_GS
     first_GSE &= valid_GS[..., None]
     second_GSE &= asking_GS[..., None]
-    return routing_of(
+    routing = routing_of(
         [expert1_GS, expert2_GS],
         [first_GSE, second_GSE],
         in_choice_order([first_GSE, second_GSE]),
@@ -103,6 +99,7 @@ def top2(
         [valid_GS, wins_GS],
         capacity,
     )
+    return normalized(routing) if normalize_after_dropping else routing
 
 
 def topk(

@@ -48,6 +48,7 @@ def argument_faults(
         faults += layer.routing.faults(layer.num_experts if whole else 2**31)
         faults += _router_faults(layer, router)
     faults += _choice_faults(layer)
+    faults += _late_drop_faults(layer, slots)
     faults += _dtype_faults(dtypes)
     if not hasattr(rngs, "params"):
         faults.append(f"rngs is {rngs!r}; give nnx.Rngs(0), with a stream for params")
@@ -87,6 +88,9 @@ def _size_faults(layer: "MoELayer") -> list[str]:
             f"expert_parts is {layer.expert_parts} and dispatch {layer.dispatch!r}; "
             "they are parts of sorted rows: give dispatch='sorted' or no expert_parts"
         )
+    parts, experts = layer.expert_parts, layer.num_experts
+    if _whole(parts) and _whole(experts) and parts >= 1 and experts % parts:
+        faults.append(f"expert_parts is {parts} for {experts} experts; give a divisor of {experts}")
     return faults
 
 
@@ -116,6 +120,18 @@ def _choice_faults(layer: "MoELayer") -> list[str]:
     if not _number(layer.jitter) or not 0 <= layer.jitter < 1:
         faults.append(f"jitter is {layer.jitter!r}; give 0 to 1, such as 0.01")
     return faults
+
+
+def _late_drop_faults(layer: "MoELayer", slots: tuple[Any, Any]) -> list[str]:
+    router = layer.routing
+    after = isinstance(router, Top2) and router.normalize_after_dropping is True
+    limited = any(_number(given) for given in slots)
+    if not (after and limited and layer.dispatch == "sorted"):
+        return []
+    return [
+        "normalize_after_dropping=True knows slots, and sorted rows with a limit drop later; give "
+        "dispatch 'einsum' or 'gather', or no limit (None)"
+    ]
 
 
 def _dtype_faults(dtypes: tuple[Any, Any]) -> list[str]:

@@ -57,11 +57,13 @@ class Top2:
       second: Whether the second expert is used: "random" (probability 2 g2), "always", "never".
       eval_second: The same when deterministic.
       burn_slots: Whether second choices that lose their coin take up slots all the same.
+      normalize_after_dropping: Whether a token that keeps one expert weighs it with 1.
     """
 
     second: SecondExpert = "random"
     eval_second: SecondExpert = "always"
     burn_slots: bool = False
+    normalize_after_dropping: bool = False
     choices = 2
     sees_later_tokens = False
 
@@ -75,8 +77,9 @@ class Top2:
             for name, value in given.items()
             if value not in allowed
         ]
-        if not isinstance(self.burn_slots, bool):
-            faults.append(f"burn_slots is {self.burn_slots!r}; give True or False")
+        for name in ("burn_slots", "normalize_after_dropping"):
+            if not isinstance(value := getattr(self, name), bool):
+                faults.append(f"{name} is {value!r}; give True or False")
         return faults
 
     def alone(self, *, deterministic: bool) -> bool:
@@ -100,6 +103,7 @@ class Top2:
             key=key,
             second=self.eval_second if deterministic else self.second,
             burn_slots=self.burn_slots,
+            normalize_after_dropping=self.normalize_after_dropping,
         )
 
 

@@ -198,7 +198,11 @@ def _settings(
     settings = {
         "activation": activation,
         "eval_slots_per_token": eval_slots,
-        "router": Top2(second, second),
+        "router": Top2(
+            second,
+            second,
+            normalize_after_dropping=not values["normalize_router_prob_before_dropping"],
+        ),
         "slots_per_token": slots,
     }
     return settings, faults, evaluation, training
@@ -229,11 +233,6 @@ def _policy_differences(policy: str) -> list[str]:
 def _drop_differences(values: Mapping[str, Any]) -> list[str]:
     """Those that need a full expert."""
     differences = []
-    if not values["normalize_router_prob_before_dropping"]:
-        differences.append(
-            "normalize_router_prob_before_dropping=False gives a token that lost one expert "
-            "weight 1 for the other; here it keeps its gate"
-        )
     if values["batch_prioritized_routing"]:
         differences.append(
             "batch_prioritized_routing=True gives slots to the surest tokens first; here to the "
