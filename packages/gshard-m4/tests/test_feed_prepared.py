@@ -176,6 +176,16 @@ def test_cut_text_is_counted(make_feed):
     report = made.packing_report()
     assert 0 < report.cut <= (batch["encoder_input_tokens"][:, 3] == 1).sum()
     assert report.dropped == 0
+    assert str(report) == (
+        f"24 examples for 24 rows: inputs {report.input_fill:.1%} full, targets"
+        f" {report.target_fill:.1%}; 0.00% of the examples dropped, {report.cut} sides cut"
+    )
+
+
+@pytest.mark.parametrize("packing", [None, SMALL])
+def test_the_names_of_the_arrays_are_told_beforehand(make_feed, packing):
+    made = make_feed(packing=packing)
+    assert made.features == tuple(next(made))
 
 
 def test_languages_without_training_text_are_left_out_by_name(make_feed, caplog):

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from gshard_m4.corpus import Pair
-from gshard_m4.encoding import Batch, Encoder, unpacked
+from gshard_m4.encoding import FEATURES, PACKED_FEATURES, Batch, Encoder, unpacked
 from gshard_m4.mixture import Mixture
 from gshard_m4.order import Order
 from gshard_m4.packing import SAMPLE, Packing, Window, pack, window_examples, window_rows
@@ -39,6 +39,13 @@ class Counts:
     target_tokens: int = 0
     input_places: int = 0
     target_places: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.examples:,} examples for {self.rows:,} rows: inputs {self.input_fill:.1%} full,"
+            f" targets {self.target_fill:.1%}; {self.overflow:.2%} of the examples dropped,"
+            f" {self.cut:,} sides cut"
+        )
 
     def __add__(self, other: "Counts") -> "Counts":
         mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
@@ -85,6 +92,8 @@ class Examples:
 class UnpackedBatches:
     """Batches with one example a row."""
 
+    features = FEATURES
+
     def __init__(self, examples: Examples, encoder: Encoder, batch_size: int, rows: range):
         """`rows` are those of a global batch that are wanted."""
         self.examples_per_batch = batch_size
@@ -105,6 +114,8 @@ class PackedBatches:
 
     A process whose rows are not whole windows packs every window that it has a part of.
     """
+
+    features = (*FEATURES, *PACKED_FEATURES)
 
     def __init__(
         self, examples: Examples, encoder: Encoder, batch_size: int, rows: range, packing: Packing

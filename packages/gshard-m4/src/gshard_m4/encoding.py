@@ -14,6 +14,19 @@ from gshard_m4.corpus import Pair
 from gshard_m4.vocabulary import EOS, PAD, Vocabulary
 
 SIDES = ("inputs", "targets")
+# The names of T5X and of seqio's EncDecFeatureConverter.
+FEATURES = (
+    "encoder_input_tokens",
+    "decoder_target_tokens",
+    "decoder_input_tokens",
+    "decoder_loss_weights",
+)
+PACKED_FEATURES = (
+    "encoder_segment_ids",
+    "encoder_positions",
+    "decoder_segment_ids",
+    "decoder_positions",
+)
 Batch = dict[str, Int32[np.ndarray, "B L"]]
 
 
@@ -81,10 +94,6 @@ def model_features(
     targets_BL: Int32[np.ndarray, "B L"],
     shifted_BL: Int32[np.ndarray, "B L"],
 ) -> Batch:
-    """The features of seqio's `EncDecFeatureConverter`."""
-    return {
-        "encoder_input_tokens": inputs_BL,
-        "decoder_target_tokens": targets_BL,
-        "decoder_input_tokens": shifted_BL,
-        "decoder_loss_weights": (targets_BL != PAD).astype(np.int32),
-    }
+    """The features of every batch."""
+    weights_BL = (targets_BL != PAD).astype(np.int32)
+    return dict(zip(FEATURES, (inputs_BL, targets_BL, shifted_BL, weights_BL), strict=True))

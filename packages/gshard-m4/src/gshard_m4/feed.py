@@ -121,6 +121,7 @@ class Feed:
     Attributes:
         vocabulary_sizes: pieces of the vocabulary of "inputs" and "targets".
         examples_per_batch: of a global batch; rows, unless they are packed.
+        features: the names of a batch's arrays.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Feed:
     ):
         self.vocabulary_sizes = dict(vocabulary_sizes)
         self.examples_per_batch = batches.examples_per_batch
+        self.features = batches.features
         self._batches = grain.MapDataset.range(_ENDLESS).map(batches)
         self._counts = Counts()
         self._next = 0

@@ -20,7 +20,8 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from gshard_m4.encoding import Batch, Tokens, model_features, places
+from gshard_m4.encoding import PACKED_FEATURES, SIDES, Batch, Tokens, model_features, places
+from gshard_m4.vocabulary import PAD
 
 # Windows below this vary much in length; above it they take memory and fill hardly better.
 _WINDOW_TOKENS = 32768
@@ -103,20 +104,14 @@ def pack(tokens: Mapping[str, Tokens], lengths: Mapping[str, int], rows: int) ->
     row_B = _rows(tokens["inputs"].lengths_B, tokens["targets"].lengths_B, lengths, rows)
     kept_B = np.flatnonzero(row_B >= 0)
     order_B = kept_B[np.argsort(row_B[kept_B], kind="stable")]
-    packed = {
-        side: _lay_out(tokens[side], order_B, row_B[order_B], (rows, lengths[side]))
-        for side in lengths
-    }
-    (inputs_RL, input_segments_RL, input_positions_RL) = packed["inputs"]
-    (targets_RL, target_segments_RL, target_positions_RL) = packed["targets"]
+    sides = [
+        _lay_out(tokens[side], order_B, row_B[order_B], (rows, lengths[side])) for side in SIDES
+    ]
+    (inputs_RL, *input_places), (targets_RL, *target_places) = sides
     shifted_RL = np.zeros_like(targets_RL)
-    shifted_RL[:, 1:] = np.where(target_positions_RL[:, 1:] > 0, targets_RL[:, :-1], 0)
-    batch = model_features(inputs_RL, targets_RL, shifted_RL) | {
-        "encoder_segment_ids": input_segments_RL,
-        "encoder_positions": input_positions_RL,
-        "decoder_segment_ids": target_segments_RL,
-        "decoder_positions": target_positions_RL,
-    }
+    shifted_RL[:, 1:] = np.where(target_places[1][:, 1:] > 0, targets_RL[:, :-1], PAD)
+    batch = model_features(inputs_RL, targets_RL, shifted_RL)
+    batch |= zip(PACKED_FEATURES, (*input_places, *target_places), strict=True)
     return batch, len(row_B) - len(kept_B)
 
 
