@@ -1,6 +1,7 @@
 """`gshard-m4 prepare`."""
 
 import argparse
+import re
 from pathlib import Path
 
 from gshard_m4.input_error import InputError
@@ -163,6 +164,8 @@ def _flag_faults(options: argparse.Namespace) -> list[str]:
         faults.append(f"{len(kinds)} --source for {len(inputs)} --input; give one each, or none")
     if options.licence and len(options.licence) != len(inputs):
         faults.append(f"{len(options.licence)} --licence for {len(inputs)} --input; give one each")
+    if options.corpus and not re.fullmatch("[a-z0-9_]+", options.corpus):
+        faults.append(f"--name={options.corpus} must be of a-z, 0-9 and _")
     if options.output is None:
         faults.append("--output is missing: the folder to write")
     return faults

@@ -44,7 +44,7 @@ def prepare(
     plan: Plan,
     surveyed: Surveyed,
     settings: Settings,
-    output: Path,
+    work: Work,
     *,
     kept_out: KeptOut,
     command: str,
@@ -59,21 +59,22 @@ def prepare(
     """
     beam, options = _beam(runner, beam_options)
     all_settings = settings.flat() | {"keep_out": kept_out.identity}
-    earlier = same_as_finished(output, all_settings, run_inputs(plan, surveyed), plan.languages)
+    earlier = same_as_finished(
+        work.output, all_settings, run_inputs(plan, surveyed), plan.languages
+    )
     if earlier is not None:
-        return Prepared(earlier, Work(output), {}, was_there=True)
-    work = Work(output)
+        return Prepared(earlier, {}, was_there=True)
     work.begin(all_settings)
     notes = work.folder / "beam"
     shutil.rmtree(notes, ignore_errors=True)
     shards = {code: shards_of(parts, surveyed, settings) for code, parts in plan.languages.items()}
-    steps = Steps(settings, output.resolve(), notes.resolve(), shards, kept_out)
+    steps = Steps(settings, work.output.resolve(), notes.resolve(), shards, kept_out)
     with beam.Pipeline(options=options) as pipeline:
         steps.add_to(pipeline, plan.languages)
     cleaned = {code: _cleaned(notes, code, surveyed, shards) for code in plan.languages}
-    entries = {code: _entry(notes, one, output) for code, one in cleaned.items()}
+    entries = {code: _entry(notes, one, work.output) for code, one in cleaned.items()}
     manifest = manifest_of(plan, surveyed, entries, all_settings, command=command, name=name)
-    return Prepared(manifest, work, cleaned)
+    return Prepared(manifest, cleaned)
 
 
 def _beam(runner: str, flags: str) -> tuple[Any, Any]:

@@ -35,7 +35,7 @@ REPAIRS = ("HTML", "invisible characters", "Unicode form or spaces")
 # Scripts that need fewer characters than English, and how the pair's lengths may then differ.
 _DENSE = {"Hans", "Hant", "Jpan", "Kore", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"}
 _INVISIBLE = "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
-_CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd\ue000-\uf8ff"
+_CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ue000-\uf8ff"
 _STRANGE = re.compile(f"[{_CONTROL}\ufdd0-\ufdef\ufffe\uffff]")
 _HIDDEN = re.compile(f"[{_INVISIBLE}]")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|<!--.*?-->")
@@ -120,6 +120,8 @@ def _counts(text: str) -> dict[str, int]:
 
 
 def _is_strange(text: str) -> bool:
+    if "\ufffd" in text:  # a replacement character, which is printable
+        return True
     return not text.isprintable() and _STRANGE.search(text) is not None
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 from gshard_m4.input_error import InputError
@@ -12,7 +13,7 @@ from gshard_m4.preparing.pipeline import Prepared, prepare, survey
 from gshard_m4.preparing.plan import AUTO, DEBIAN, Plan, Source, plan
 from gshard_m4.preparing.processes import default_processes
 from gshard_m4.preparing.settings import Settings
-from gshard_m4.preparing.state import check_output, clear
+from gshard_m4.preparing.state import Work, check_output
 from gshard_m4.writing import write_all
 
 _MOST_LEFT_OUT = 12
@@ -20,6 +21,14 @@ _MOST_LEFT_OUT = 12
 
 def run(options: argparse.Namespace, command_line: str) -> int:
     """Prepares what the flags of `cli.prepare` say; the exit code."""
+    try:
+        return _run(options, command_line)
+    except KeyboardInterrupt:
+        print("ended; the same command goes on where it was", file=sys.stderr)
+        return 130
+
+
+def _run(options: argparse.Namespace, command_line: str) -> int:
     settings = settings_of(options)
     processes = options.processes or default_processes()
     keeping = kept_out(options.keep_out)
@@ -39,21 +48,19 @@ def run(options: argparse.Namespace, command_line: str) -> int:
         print("\n".join(report.plan_table(surveyed.rows, found.languages)))
         print("\n".join([*_left_out(found), *found.joined]))
         return 0
-    if options.restart:
-        clear(options.output)
-    if options.runner:
-        from gshard_m4.preparing.beam import prepare as prepare_on_beam
+    how = {"kept_out": keeping, "command": command_line, "name": name}
+    with Work(options.output) as work:
+        if options.restart:
+            work.clear()
+        if options.runner:
+            from gshard_m4.preparing.beam import prepare as prepare_on_beam
 
-        done = prepare_on_beam(
-            found, surveyed, settings, options.output, kept_out=keeping, command=command_line,
-            name=name, runner=options.runner, beam_options=options.beam_options,
-        )  # fmt: skip
-    else:
-        done = prepare(
-            found, surveyed, settings, options.output, kept_out=keeping, processes=processes,
-            command=command_line, name=name, quiet=options.quiet,
-        )  # fmt: skip
-    _finish(done, found, options.output)
+            beam = {"runner": options.runner, "beam_options": options.beam_options}
+            done = prepare_on_beam(found, surveyed, settings, work, **how, **beam)
+        else:
+            here = {"processes": processes, "quiet": options.quiet}
+            done = prepare(found, surveyed, settings, work, **how, **here)
+        _finish(done, found, work)
     return 0
 
 
@@ -103,18 +110,18 @@ def _name_of(output: Path) -> str:
     return name
 
 
-def _finish(done: Prepared, found: Plan, output: Path) -> None:
+def _finish(done: Prepared, found: Plan, work: Work) -> None:
     """Writes the report and then the manifest, removes the unfinished state, prints the table."""
     if not done.was_there:
         text = report.to_json(done.manifest, done.cleaned, found.left_out)
-        write_all(output, {report.REPORT: text})
-        done.manifest.write(output)
-    done.work.end(done.manifest)
+        write_all(work.output, {report.REPORT: text})
+        done.manifest.write(work.output)
+    work.end(done.manifest)
     print("\n".join(report.table(done.manifest)))
     for line in [*_left_out(found), *found.joined, *report.warnings(done.manifest)]:
         print(line)
     state = "is there already, of the same input and settings" if done.was_there else "is prepared"
-    print(f"{output} {state}")
+    print(f"{work.output} {state}")
 
 
 def _left_out(found: Plan) -> list[str]:

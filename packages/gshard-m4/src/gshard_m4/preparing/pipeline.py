@@ -46,13 +46,11 @@ class Prepared:
 
     Attributes:
         manifest: not written yet: that ends the run.
-        work: the state of the run.
         cleaned: each language's first pass.
         was_there: all of it was made by an earlier run.
     """
 
     manifest: Manifest
-    work: Work
     cleaned: Mapping[str, Cleaned]
     was_there: bool = False
 
@@ -110,7 +108,7 @@ def prepare(
     plan: Plan,
     surveyed: Surveyed,
     settings: Settings,
-    output: Path,
+    work: Work,
     *,
     kept_out: KeptOut,
     processes: int,
@@ -124,7 +122,7 @@ def prepare(
         plan: what to read.
         surveyed: the plan's files.
         settings: how.
-        output: where to.
+        work: the output, and what is there of an earlier run.
         kept_out: further held-out sets.
         processes: how many work at a time.
         command: the command line, for the manifest.
@@ -133,15 +131,14 @@ def prepare(
     """
     all_settings = settings.flat() | {"keep_out": kept_out.identity}
     inputs = run_inputs(plan, surveyed)
-    earlier = same_as_finished(output, all_settings, inputs, plan.languages)
+    earlier = same_as_finished(work.output, all_settings, inputs, plan.languages)
     if earlier is not None:
-        return Prepared(earlier, Work(output), {}, was_there=True)
-    work = Work(output)
+        return Prepared(earlier, {}, was_there=True)
     work.begin(all_settings)
     cleaned = _clean_all(plan, surveyed, settings, work, processes, quiet)
     entries = _finish_all(plan, cleaned, settings, kept_out, work, processes, quiet)
     manifest = manifest_of(plan, surveyed, entries, all_settings, command=command, name=name)
-    return Prepared(manifest, work, cleaned)
+    return Prepared(manifest, cleaned)
 
 
 def run_inputs(plan: Plan, surveyed: Surveyed) -> str:

@@ -5,6 +5,7 @@ through the first pass, `done/<code>.json` those through the second. Every one o
 it is whole, so a run can be ended at any time and goes on from there.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -24,11 +25,12 @@ except ImportError:  # not on Windows
 
 WORK = ".prepare"
 _RUN = "run.json"
+_LOCK = "lock"
 _SHARD = re.compile(r"\.?(train|validation|test)-\d{5}-of-\d{5}\.tsv\.gz(\.partial)?")
 
 
-class Work:
-    """The folder of an unfinished run, inside the output."""
+class Work(contextlib.AbstractContextManager["Work"]):
+    """The folder of an unfinished run, inside the output, which one process has at a time."""
 
     def __init__(self, output: Path):
         self.output, self.folder = output, output / WORK
@@ -47,31 +49,54 @@ class Work:
         """The English keys of all held-out sets."""
         return self.folder / "held_out_english.npy"
 
-    def begin(self, settings: Mapping[str, Any]) -> None:
-        """Notes the run's settings, and that this process works here.
-
-        Raises:
-            InputError: another process does, or the folder cannot be written.
-        """
+    def __enter__(self) -> "Work":
         try:
-            write_all(self.folder, {_RUN: json.dumps({"settings": settings})})
-            self._lock = (self.folder / "lock").open("w")
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / _LOCK).open("w")
         except OSError as error:
             raise InputError([f"cannot write to --output={self.output}: {error}"]) from None
         if not _locked(self._lock):
+            self._lock.close()
             raise InputError([f"another process prepares --output={self.output} at this moment"])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+        if self.folder.is_dir() and [path.name for path in self.folder.iterdir()] == [_LOCK]:
+            self.remove()
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Notes the run's settings."""
+        write_all(self.folder, {_RUN: json.dumps({"settings": settings})})
+
+    def remove(self) -> None:
+        """Removes the folder, and the output where nothing else is in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if not any(self.output.iterdir()):
+            self.output.rmdir()
+
+    def clear(self) -> None:
+        """Removes an earlier run's manifest, unfinished state and shards; other files stay."""
+        path = self.output / MANIFEST
+        path.unlink(missing_ok=True)
+        for path in [path for path in self.folder.iterdir() if path.name != _LOCK]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self._remove_shards(set())
 
     def end(self, manifest: Manifest) -> None:
         """Removes what an unfinished run needs, and shards that the manifest does not name."""
-        if self._lock is not None:
-            self._lock.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-        named = {
-            shard.file
-            for language in manifest.languages.values()
-            for split in language.splits.values()
-            for shard in split.shards
-        }
+        self._remove_shards(
+            {
+                shard.file
+                for language in manifest.languages.values()
+                for split in language.splits.values()
+                for shard in split.shards
+            }
+        )
+
+    def _remove_shards(self, named: Collection[str]) -> None:
         for path in self.output.glob("*/*.tsv.gz*"):
             is_shard = _SHARD.fullmatch(path.name) is not None
             if is_shard and path.relative_to(self.output).as_posix() not in named:
@@ -137,19 +162,6 @@ def same_as_finished(
          f" ({' and '.join(how) or 'files, layouts or licences have changed'}); give another"
          " --output, or --restart to make it anew"]
     )  # fmt: skip
-
-
-def clear(output: Path) -> None:
-    """Removes an earlier run's manifest, unfinished state and shards; other files stay."""
-    path = output / MANIFEST
-    if path.exists():
-        manifest = parse_manifest(path.read_text(encoding="utf-8"), path)
-        path.unlink()
-        for language in manifest.languages.values():
-            for split in language.splits.values():
-                for shard in split.shards:
-                    (output / shard.file).unlink(missing_ok=True)
-    shutil.rmtree(output / WORK, ignore_errors=True)
 
 
 def _check_is_ours(output: Path) -> None:
