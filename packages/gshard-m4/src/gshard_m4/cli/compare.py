@@ -88,20 +88,17 @@ def command(options: argparse.Namespace, command_line: str) -> int:
 
 def _write(options: argparse.Namespace, scores: "list[Scores]", command_line: str) -> None:
     from gshard_m4.evaluation.comparison import to_csv, to_json
+    from gshard_m4.evaluation.replacing import replace_results
     from gshard_m4.report import comparison_page, comparison_picture_files
-    from gshard_m4.writing import write_all
 
     files: dict[str, str | bytes] = {
-        "compare.json": to_json(scores),
         "compare.csv": to_csv(scores),
         "compare.html": comparison_page(scores, command=command_line),
     }
     if options.pictures:
         files |= comparison_picture_files(scores)
-    try:
-        write_all(options.output, files)
-    except OSError as error:
-        raise InputError([f"cannot write to --output={options.output}: {error}"]) from None
+    files["compare.json"] = to_json(scores, list(files))
+    replace_results(options.output, files, "compare.json")
 
 
 def _print(systems: "list[Scores]") -> None:

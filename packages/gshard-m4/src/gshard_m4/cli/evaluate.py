@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gshard_m4.input_error import InputError
-
 if TYPE_CHECKING:
     from gshard_m4.cli.evaluate_inputs import Inputs
     from gshard_m4.evaluation.scores import Scores
@@ -50,10 +48,10 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _bounds(text: str) -> tuple[int, int]:
-    low, high = (int(part.replace("_", "")) for part in text.split(","))
-    if low > high:
-        raise ValueError(text)
-    return low, high
+    low, _, high = text.partition(",")
+    if not (low.isdecimal() and high.isdecimal() and int(low) <= int(high)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not LOW,HIGH, such as 100000,1000000")
+    return int(low), int(high)
 
 
 _SWITCH = {"action": "store_true"}
@@ -166,15 +164,14 @@ def command(options: argparse.Namespace, command_line: str) -> int:
     """Scores, writes the report and prints the summary."""
     from gshard_m4.cli.evaluate_inputs import read_inputs
     from gshard_m4.evaluation.kept import kept_files
+    from gshard_m4.evaluation.replacing import replace_results
     from gshard_m4.evaluation.score_files import to_csv, to_json
     from gshard_m4.evaluation.summary import summary
     from gshard_m4.report import page, picture_files
-    from gshard_m4.writing import write_all
 
     inputs = read_inputs(options)
     scores = replace(_scored(inputs, options), command=command_line)
     files: dict[str, str | bytes] = {
-        "scores.json": to_json(scores),
         "scores.csv": to_csv(scores),
         "report.html": page(scores, inputs.splits, command=command_line),
     }
@@ -182,10 +179,8 @@ def command(options: argparse.Namespace, command_line: str) -> int:
         files |= picture_files(scores, inputs.splits)
     if options.keep_translations:
         files |= kept_files(inputs.splits)
-    try:
-        write_all(options.output, files)
-    except OSError as error:
-        raise InputError([f"cannot write to --output={options.output}: {error}"]) from None
+    files["scores.json"] = to_json(replace(scores, written=tuple(files)))
+    replace_results(options.output, files, "scores.json")
     print(summary(scores))
     print(f"report: {options.output / 'report.html'}")
     return 0

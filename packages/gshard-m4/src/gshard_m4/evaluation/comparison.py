@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -107,13 +107,17 @@ def asked_of(scores: Scores) -> Asked:
     return asked
 
 
-def to_json(systems: Sequence[Scores]) -> str:
-    """The text of compare.json: for every set and language the scores of all systems."""
+def to_json(systems: Sequence[Scores], written: Iterable[str] = ()) -> str:
+    """The text of compare.json: for every set and language the scores of all systems.
+
+    `written` names the files beside it.
+    """
     document = {
         "schema": "gshard-m4 comparison",
         "schema_version": _SCHEMA_VERSION,
         "systems": [scores.name for scores in systems],
         "signatures": systems[0].signatures,
+        "written": list(written),
         "sets": {
             split.name: {
                 row[0].code: {

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gshard_m4 import scripts
+from gshard_m4 import languages, scripts
 from gshard_m4.evaluation.translations import Translation
 
 # Fewer lines may well be all alike.
@@ -35,9 +35,12 @@ def about_references(
         yield "has the sources; references must be the English side"
         return
     script = scripts.main_script("\n".join(references))
-    language = script if script != "Latn" else _other_language(references, identify)
-    if language:
-        yield f"is not in English but {language}; references must be the English side"
+    if script is None:
+        yield "has no letters; references must be English"
+    elif script != "Latn":
+        yield f"is written in {script}, not in English; references must be the English side"
+    elif language := _other_language(references, identify):
+        yield f"is in {language}, not in English; references must be the English side"
 
 
 def _other_language(references: Sequence[str], identify: Callable[[str], str | None] | None) -> str:
@@ -48,4 +51,6 @@ def _other_language(references: Sequence[str], identify: Callable[[str], str | N
     told = [one for one in told if one is not None]
     if len(told) < _ENOUGH or told.count("en") * 2 >= len(told):
         return ""
-    return max(sorted(set(told) - {"en"}), key=told.count)
+    code = max(sorted(set(told) - {"en"}), key=told.count)
+    names = {language.code: language.name for language in languages.LANGUAGES}
+    return f"{names[code]} ({code})" if code in names else code

@@ -47,9 +47,16 @@ def score_part(tasks: Sequence[Task], how: How) -> list[LanguageScores]:
 
 
 def signatures(asked: metrics.Asked) -> dict[str, str]:
-    """The signatures that scores of one reference have."""
+    """The signatures that scores of one reference have.
+
+    That of spBLEU does not say which model was under the usual name, so one that is not the
+    published model is added.
+    """
     built = metrics.build(asked, [["a"]])
-    return {key: metric.get_signature().format() for key, metric in built.items()}
+    found = {key: metric.get_signature().format() for key, metric in built.items()}
+    if "spbleu" in found and asked.spbleu_sha256 != metrics.FLORES200_SHA256:
+        found["spbleu"] += f"|model:{asked.spbleu_sha256[:12]}"
+    return found
 
 
 class Scorer:

@@ -66,6 +66,8 @@ def _languages(
 ) -> tuple[list[str], list[str]]:
     """The languages to score, and those left out on request; a fault for half a test set."""
     there = set(hypotheses.by_code)
+    if not there:
+        return [], []
     wanted = set(references.by_code) if references.shared is None else there
     if choice.languages is not None:
         chosen = set(choice.languages)
@@ -73,7 +75,7 @@ def _languages(
             faults.append(f"{hypotheses.path} has no {code}, which --languages asks for")
         return sorted(chosen & there), sorted((there | wanted) - chosen)
     missing = sorted(wanted - there)
-    if missing and there and not choice.partial:
+    if missing and not choice.partial:
         faults.append(
             f"{hypotheses.path} has {len(there & wanted)} of the {len(wanted)} languages of "
             f"{references.path}; without hypotheses: {', '.join(missing)}. Choose those to score "
@@ -86,6 +88,8 @@ def _pair_language(code: str, pairing: _Pairing) -> Task | None:
     """One language's phrases, or None and a fault for everything that is wrong with them."""
     said, references = pairing.hypotheses.by_code[code], pairing.references
     wanted = references.shared or references.by_code.get(code)
+    if wanted is None and not (references.by_code or references.shared):
+        return None
     if wanted is None:
         pairing.faults.append(f"{code}: {references.path} has no references for {said.path}")
         return None
@@ -104,7 +108,7 @@ def _pair_language(code: str, pairing: _Pairing) -> Task | None:
 
 def _complete(text: Text, field: str) -> bool:
     """Whether every line was read; reading has said what is wrong with the others."""
-    return all(field in record.fields for record in text.records)
+    return bool(text.records) and all(field in record.fields for record in text.records)
 
 
 def _doubts(

@@ -44,6 +44,7 @@ def read_records(path: Path, role: str, faults: list[str]) -> list[Record]:
       role: the field that the file is given for: prediction, reference or source.
       faults: what is wrong is added here.
     """
+    before = len(faults)
     lines = _lines(path, faults)
     name = path.name.removesuffix(".gz")
     if name.endswith(".tsv"):
@@ -59,7 +60,7 @@ def read_records(path: Path, role: str, faults: list[str]) -> list[Record]:
         records.append(Record(number, fields))
         for fault in wrong:
             where.setdefault(fault, []).append(number)
-    if not records:
+    if not records and len(faults) == before:
         faults.append(f"{path} is empty")
     faults.extend(f"{path}{folded(fault, numbers)}" for fault, numbers in where.items())
     return records
@@ -100,7 +101,7 @@ def _lines(path: Path, faults: list[str]) -> list[str]:
             wrong.append((number, error.start + 1, line[error.start]))
     if wrong:
         number, byte, value = wrong[0]
-        more = f"; {len(wrong) - 1} more lines are not" if len(wrong) > 1 else ""
+        more = f" (nor are other bytes on {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         faults.append(f"{path} line {number}: byte {byte} (0x{value:02x}) is not UTF-8{more}; "
                       "save it as UTF-8")  # fmt: skip
         return []

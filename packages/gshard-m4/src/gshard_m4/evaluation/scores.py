@@ -213,8 +213,8 @@ class Significance:
 class Scores:
     """What one evaluation found.
 
-    `bands_from` and `files` say where training sizes came from and which files were used, with
-    their hashes.
+    `bands_from` says where bands came from, `files` which models were used, with their hashes,
+    and `written` what lies beside scores.json.
     """
 
     metrics: tuple[Metric, ...]
@@ -227,6 +227,7 @@ class Scores:
     baseline: Baseline | None = None
     significance: Significance | None = None
     files: dict[str, str] = field(default_factory=dict)
+    written: tuple[str, ...] = ()
 
     @property
     def signatures(self) -> dict[str, str]:

@@ -109,6 +109,16 @@ def _parts(name: str) -> Iterator[str]:
             yield from (end for end in ends if not _is_english(end))
 
 
+def _is_shared_english(name: str, find: Find) -> bool:
+    """Whether a file's name gives English and no other language, as `de.en` does."""
+    if not any(_is_english(part) for part in _parts(name)):
+        return False
+    try:
+        return file_language(name, find) is None
+    except ValueError:
+        return True
+
+
 def _is_english(code: str) -> bool:
     return code.lower() in _ENGLISH
 
@@ -161,7 +171,7 @@ def _read_folder(
         if path.is_file() and not path.name.startswith((".", "_"))
         and not path.name.lower().startswith(_NOT_DATA)
     ]  # fmt: skip
-    english = [path for path in files if any(_is_english(part) for part in _parts(path.name))]
+    english = [path for path in files if _is_shared_english(path.name, find)]
     if flag == "references" and len(english) > 1:
         names = ", ".join(path.name for path in english)
         faults.append(f"--references={side.path}: which is the English of all languages, {names}? "

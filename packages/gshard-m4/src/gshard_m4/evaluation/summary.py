@@ -68,14 +68,16 @@ def _of(macro: Macro, key: str) -> str:
 
 def _band_lines(split: SplitScores, scores: Scores) -> Iterator[str]:
     leading = scores.leading
-    if len(split.bands) < 2 or leading is None:
+    if len(split.bands) < 2 or leading is None or leading.merged:
         return
     said = []
     for band in split.bands:
         ends = "" if band.smallest is None else f", {band.smallest:,} to {band.largest:,} rows"
-        value = band.macro.mean[leading.key]
-        said.append(f"{band.name} {value:.1f} (n = {band.macro.languages}{ends})")
-    yield f"  {leading.title} by band: {'; '.join(said)}"
+        value = f"{band.macro.mean[leading.key]:.{_digits(leading)}f}"
+        said.append(f"{band.name} {value} (n = {band.macro.languages}{ends})")
+    without = sum(one.band is None for one in split.quoted)
+    also = f"; {without} in no band, as their training size is not known" if without else ""
+    yield f"  {leading.title} by band: {'; '.join(said)}{also}"
 
 
 def _baseline_lines(split: SplitScores, scores: Scores) -> Iterator[str]:
@@ -121,7 +123,8 @@ def _language(one: LanguageScores, scores: Scores) -> str:
     said = []
     for metric in _ordered(scores)[:1]:
         value = one.value(metric.key)
-        said.append(f"{metric.title} {value:5.1f}" if value is not None else "")
+        if value is not None:
+            said.append(f"{metric.title} {value:5.{_digits(metric)}f}")
     return "  ".join([*said, f"exact {one.exact:6.1%}"])
 
 
