@@ -225,16 +225,9 @@ _SCRIPT_OF_SUBTAG = {
 _ORTHOGRAPHIES = {"be": ("tarask",)}
 # Subtags that change neither script nor what a translation system would have to learn anew.
 _SAME_LANGUAGE = (
+    "1901", "1996", "ekavsk", "euro", "formal", "ije", "ijekavian", "ijekavsk", "informal",
     "valencia",
-    "ijekavian",
-    "ijekavsk",
-    "ekavsk",
-    "euro",
-    "1901",
-    "1996",
-    "formal",
-    "informal",
-)
+)  # fmt: skip
 _WHOLE_TAGS = {
     "be-x-old": ["be", "tarask"],
     "no-nn": ["nn"],
