@@ -89,6 +89,11 @@ def test_rows_are_pairs_of_the_training_text_cut_with_their_end_kept(make_feed):
             0,
             "0b5ec05c6326b05991228f918cfc0d65b9a5730913c3db4b52af77634ab738da",
         ),
+        (
+            {"packing": feed.Packing(), "task_feature_lengths": {"inputs": 64, "targets": 48}},
+            5,
+            "2854de52a445ccd7e30b1207f7db2f6f0ff677e65802cfdc8ef15321fd813120",
+        ),
     ],
 )
 def test_batches_of_the_sample_never_change(make_feed, changed, index, sha256):
