@@ -18,6 +18,7 @@ from gshard_m4.input_error import InputError
 COMMANDS = {
     "languages": "print the languages of M4, or look up any code for one",
     "prepare": "clean and split a parallel corpus as downloaded, into compressed shards",
+    "doctor": "say what is wrong with a directory, prepared or as downloaded",
     "vocabulary": "learn SentencePiece vocabularies and see how they fit each language",
     "mixture": "show the share of each language in training, and epochs at a budget",
     "evaluate": "score translations per language and write a report",
