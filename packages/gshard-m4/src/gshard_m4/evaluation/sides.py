@@ -181,9 +181,10 @@ def _read_folder(
         side.shared = Text(english[0], read_records(english[0], "reference", faults))
         side.beside = _sources_beside((path for path in files if path not in english), find)
         return
-    chosen = _files_by_language(side.path, flag, files, faults, find)
-    if flag == "sources":
-        chosen = chosen or _sources_beside((path for path in files if path not in english), find)
+    if flag == "sources" and english:
+        chosen = _sources_beside((path for path in files if path not in english), find)
+    else:
+        chosen = _files_by_language(side.path, flag, files, faults, find)
     side.by_code = {
         code: Text(path, read_records(path, ROLES[flag], faults)) for code, path in chosen.items()
     }
