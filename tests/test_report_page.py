@@ -177,7 +177,7 @@ def test_finder_filters_by_name_code_and_script(browser, typed, shown):
     field = browser.find_element("id", "find")
     field.send_keys(typed)
     assert languages(browser) == shown
-    assert [name.split()[0] for name in texts(browser, "summary .name")] == shown
+    assert [name.split()[0] for name in texts(browser, "details[data-find] summary .name")] == shown
     assert texts(browser, "output") == [f"{len(shown)} of 5 languages"]
     field.clear()
     field.send_keys(" ")

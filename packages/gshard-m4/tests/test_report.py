@@ -66,7 +66,11 @@ def test_page_is_well_formed_and_ids_are_unique(text):
     found = Page(text)
     assert len(set(found.ids)) == len(found.ids)
     links = {attributes["href"] for tag, attributes, _ in found.elements if tag == "a"}
-    assert links == {f"#{each}" for each in found.ids if each != "find"}
+    pictures = {each for each in found.ids if re.match("p[0-9]", each)}
+    assert links == {f"#{each}" for each in found.ids if each != "find" and each not in pictures}
+    named = [attributes["aria-labelledby"].split() for tag, attributes, _ in found.elements
+             if tag == "svg"]  # fmt: skip
+    assert {each for both in named for each in both} == pictures
 
 
 def test_page_refers_to_nothing_outside_itself(text):

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -27,16 +28,20 @@ LANGUAGES = {
 }  # fmt: skip
 
 
-def translations():
-    tasks = []
-    for code in LANGUAGES:
+def tasks(*codes):
+    found = []
+    for code in codes:
         rows = [
             Translation(0, None, "a red rose", "", None),
             Translation(1, None, "a red rose", "une </td> rose $css ${body}", True),
             Translation(2, None, "a red rose", "زهرة", None),
         ]
-        tasks.append(Task(f"m4_x_{code}_en", find(code), tuple(rows)))
-    return [Split("test", {}, 7, tuple(tasks), not_scored=("xh",))]
+        found.append(Task(f"m4_x_{code}_en", find(code), tuple(rows)))
+    return tuple(found)
+
+
+def translations():
+    return [Split("test", {}, 7, tasks(*LANGUAGES), not_scored=("xh",))]
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ def test_table_has_most_training_text_first_and_unknown_last(scores):
         "48.0", "+3.0", "0.012", "± 1.2", "20.0", "0.812",
     ]  # fmt: skip
     assert '<td class="number" data-v="">–</td>' in table
-    assert 'Band</th><th scope="col" title="pairs in training, from counts.tsv"' in table
+    assert 'Band</th><th scope="col" title="counts.tsv"' in table
     assert 'aria-sort="descending">Training pairs</th>' in table
 
 
@@ -141,9 +146,9 @@ def test_how_it_was_made_has_signatures_files_and_test(scores):
     for expected in (
         "<code>gshard-m4 evaluate --output=/tmp/r</code>",
         "<dt>TER signature</dt><dd><code>tok:tercom</code></dd>",
-        "bilin&lt;gual&gt;, a table of numbers<code>chrfpp: nc:6|nw:2</code>",
+        "bilin&lt;gual&gt; (a table of numbers)<code>chrfpp: nc:6|nw:2</code>",
         "paired bootstrap, 1,000 samples a language; p-values are corrected for 4 languages (Holm)",
-        "<dt>Training sizes</dt><dd>counts.tsv</dd>",
+        "<dt>Resource bands</dt><dd>by counts.tsv</dd>",
         "<code>counts.tsv · SHA-256 ab12</code>",
     ):
         assert expected in made
@@ -161,11 +166,38 @@ def test_pictures_are_of_differences_where_there_is_a_baseline(scores):
         "BLEU against training pairs",
     ]
     assert "German (de): +3.0, 1,200 training pairs" in text
+    assert "chrF++ of every language, 0 to 100" not in text
+    assert "Left out, as their size is not known: fr." in text
 
 
-def test_without_training_sizes_a_chart_stands_for_the_pictures(make_scores):
-    plain = make_scores({code: {} for code in LANGUAGES})
-    text = page(plain, translations())
+def test_without_training_sizes_languages_are_ordered_by_mc4(make_scores):
+    plain = make_scores({"yo": {}, "hr": {}, "de": {}})
+    text = page(plain, [replace(translations()[0], tasks=tasks("yo", "hr", "de"))])
+    assert "chrF++ of every language, 0 to 100" in text
+    assert "chrF++, languages from most text in mC4 to least" in text
+    assert "German (de): 40.0, 347,000,000,000 tokens in mC4" in text
+    assert "← most tokens in mC4 (347B)" in text
+    assert "Left out, as their size is not known: hr." in text
+    assert "training" not in text[text.index("<svg") : text.index("Translations</h2>")]
+
+
+def test_without_any_size_there_are_no_pictures(make_scores):
+    text = page(make_scores({"hr": {}}), [replace(translations()[0], tasks=tasks("hr"))])
     assert "<svg" not in text
     assert "chrF++ of every language, 0 to 100" in text
-    assert "not recorded" in text
+    assert "<dt>Command</dt><dd>not recorded</dd>" in text
+
+
+def test_test_that_can_find_nothing_is_said(make_scores):
+    def said(samples, languages):
+        tested = Significance("bootstrap", samples, {}, languages)
+        made = make_scores({"de": {}}, significance=tested)
+        return re.findall(
+            "With [0-9,]+ samples[^<]*", page(made, [replace(translations()[0], tasks=tasks("de"))])
+        )
+
+    assert said(1000, 40) == []
+    assert said(1000, 102) == [
+        "With 1,000 samples and 102 languages no p-value can be below 0.102 after Holm's "
+        "correction, however clear the difference: test with 2,040 samples or more."
+    ]

@@ -45,8 +45,8 @@ def test_files_of_a_report_are_the_same_every_time(make_scores, experts):
     assert picture_files(scores, [split]) == found
 
 
-def test_no_training_sizes_no_pictures_by_training_size(make_scores):
-    assert picture_files(make_scores({"de": {}, "fr": {}}), [Split("test", {}, 7, ())]) == {}
+def test_no_sizes_no_pictures_by_size(make_scores):
+    assert picture_files(make_scores({"hr": {}, "bs": {}}), [Split("test", {}, 7, ())]) == {}
 
 
 def test_files_of_a_comparison(make_scores):

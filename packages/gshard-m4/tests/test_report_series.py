@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from gshard_m4.report.series import (
     Point,
     Series,
-    by_training_size,
+    by_size,
     in_order,
+    left_out,
     measured,
     moving_average,
     order_of,
@@ -50,9 +51,9 @@ def test_edge_rule_is_said():
     assert trend_rule(3) == ""
 
 
-def test_languages_come_by_training_size_and_ties_by_code():
+def test_languages_come_by_size_and_ties_by_code():
     points = [point("a", rows=5), point("b"), point("d", rows=9), point("c", rows=9)]
-    assert [each.code for each in by_training_size(points)] == ["c", "d", "a"]
+    assert [each.code for each in by_size(points)] == ["c", "d", "a"]
 
 
 def test_systems_with_different_languages_share_one_order():
@@ -72,6 +73,12 @@ def test_trend_of_a_system_that_lacks_languages_lies_between_those_it_has():
         "", tuple(point(code, value) for code, value in {"a": 1, "b": 3, "d": 5, "f": 9}.items())
     )
     assert trend_places(series, places) == [(0.5, 2.0), (2.0, 4.0), (4.0, 7.0)]
+
+
+def test_languages_of_unknown_size_are_named():
+    series = Series("", (point("b"), point("a"), point("c", rows=1)))
+    assert left_out([series, series]) == "Left out, as their size is not known: a, b."
+    assert left_out([Series("", (point("c", rows=1),))]) == ""
 
 
 def test_axis_names_the_system_only_where_there_is_no_legend():

@@ -26,6 +26,8 @@ _SHARES = (
     ("Short refs %", "short", False),
 )
 
+BAND_TIP = "resource band: high, mid or low"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -126,18 +128,26 @@ def _shares(split: SplitScores) -> list[tuple[str, str, bool]]:
 
 
 def _training_tip(scores: Scores) -> str:
-    return f"pairs in training, from {scores.bands_from}" if scores.bands_from else "in training"
+    return scores.bands_from or "pairs in training"
 
 
 def header(
-    title: str, tip: str, *, numeric: bool, column: Column | None = None, sort: str = ""
+    title: str,
+    tip: str,
+    *,
+    numeric: bool,
+    column: Column | None = None,
+    sort: str = "",
+    wide: bool = False,
 ) -> str:
-    """The head of a column as HTML."""
+    """The head of a column as HTML; `wide` ones are hidden at first on narrow screens."""
     attributes = [f'title="{escape(tip)}"'] if tip else []
     attributes += ['class="number"', "data-numeric"] if numeric else []
     if column is not None:
         attributes += ["data-minor"] if not column.first else []
         attributes += ["data-ascending"] if column.ascending else []
+    wide = wide or (column is not None and column.key == "phrases")
+    attributes += ["data-wide"] if wide else []
     attributes += [f'aria-sort="{sort}"'] if sort else []
     return f'<th scope="col" {" ".join(attributes)}>{_breakable(title)}</th>'
 

@@ -6,11 +6,12 @@ languages instead of systems. The first system is the one that the others are me
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gshard_m4.evaluation.scores import BANDS, LanguageScores, Metric, Scores, SplitScores
 from gshard_m4.report.columns import value_of
 from gshard_m4.report.series import Point, Series
+from gshard_m4.report.sizes import sizes_of
 
 Row = tuple[LanguageScores, ...]  # a language's scores of each system
 
@@ -65,13 +66,20 @@ class Compared:
         ]
 
     def _series(self, system: int, found: Sequence[tuple[Row, float | None]]) -> Series:
-        sizes = {band: sum(band_of(row) == band for row in self.rows) for band in BANDS}
+        bands = {band: sum(band_of(row) == band for row in self.rows) for band in BANDS}
+        sizes = sizes_of(replace(row[0], train_rows=rows_of(row)) for row in self.rows)
         points = tuple(
-            Point(row[0].code, row[0].name, value, rows_of(row), _band_title(row, sizes))
+            Point(
+                row[0].code,
+                row[0].name,
+                value,
+                sizes.by_code.get(row[0].code),
+                _band_title(row, bands),
+            )
             for row, value in found
             if value is not None
         )
-        return Series(self.systems[system], points, style=system)
+        return Series(self.systems[system], points, style=system, size_of=sizes.of)
 
 
 def compared(systems: Sequence[Scores]) -> list[Compared]:

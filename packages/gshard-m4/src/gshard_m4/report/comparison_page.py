@@ -116,6 +116,7 @@ def _pictures(split: Compared, metric: Metric, number: int) -> str:
     scores = trend_picture(series, key=f"{key}-t", measure=metric.title)
     if not scores:
         return ""
+    text = series[0].size_of.text
     gains, against = split.differences(metric.key), split.systems[0]
     name, first = escape(metric.title), escape(against)
     of = f" of {escape(split.systems[1])}" if len(gains) == 1 else ""
@@ -127,7 +128,7 @@ def _pictures(split: Compared, metric: Metric, number: int) -> str:
             ),
         ),
         (
-            f"{metric.title} against training text",
+            f"{metric.title} against {text}",
             scatter_picture(series, key=f"{key}-s", measure=metric.title),
         ),
     ]
@@ -137,7 +138,7 @@ def _pictures(split: Compared, metric: Metric, number: int) -> str:
         for title, picture in folded
     )
     return (
-        f"<h3>{name}, from most training text to least</h3>{scores}"
+        f"<h3>{name}, from most {text} to least</h3>{scores}"
         f"<h3>Δ {name}{of} against {first}</h3>"
         f"{trend_picture(gains, key=f'{key}-d', measure=metric.title, against=against)}{details}"
     )

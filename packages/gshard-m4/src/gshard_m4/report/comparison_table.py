@@ -6,7 +6,7 @@ from html import escape
 
 from gshard_m4.evaluation.scores import Metric, Scores
 from gshard_m4.report import cells
-from gshard_m4.report.columns import Column, header, value_of
+from gshard_m4.report.columns import BAND_TIP, Column, header, value_of
 from gshard_m4.report.compared import Compared, Row, band_of, rows_of
 
 
@@ -106,11 +106,17 @@ def _head(columns: Sequence[_Values], bands: bool, by_size: bool) -> str:
         ("Script", "ISO 15924"),
     ]
     heads = [
-        header(title, tip, numeric=False, sort="" if by_size or title != "Code" else "ascending")
+        header(
+            title,
+            tip,
+            numeric=False,
+            sort="" if by_size or title != "Code" else "ascending",
+            wide=title != "Language",
+        )
         for title, tip in texts
     ]
     if bands:
-        heads.append(header("Band", "resource band, by training pairs", numeric=True))
+        heads.append(header("Band", BAND_TIP, numeric=True, wide=True))
     for each in columns:
         sort = "descending" if each.column.key == "train_rows" and by_size else ""
         heads.append(

@@ -70,7 +70,7 @@ def _how_made(scores: Scores, command: str) -> list[tuple[str, str]]:
         ("Packages", escape(packages(scores.versions))),
         *((f"{one.title} signature", codes([one.signature])) for one in scores.metrics),
         *_comparison_facts(scores),
-        ("Training sizes", escape(scores.bands_from)),
+        ("Resource bands", escape(scores.bands_from and f"by {scores.bands_from}")),
         ("Files", codes([f"{path} · SHA-256 {digest}" for path, digest in scores.files.items()])),
         *(
             (f"Decoding of {split.title}", codes(_decoding(split.checkpoint_step, split.decoder)))
@@ -91,7 +91,7 @@ def _comparison_facts(scores: Scores) -> list[tuple[str, str]]:
     found = []
     if scores.baseline is not None:
         lines = [f"{key}: {text}" for key, text in scores.baseline.signatures.items()]
-        kind = f"{scores.baseline.name}, {scores.baseline.kind}"
+        kind = f"{scores.baseline.name} ({scores.baseline.kind})"
         found.append(("Baseline", escape(kind) + codes(lines)))
     tested = scores.significance
     if tested is not None:

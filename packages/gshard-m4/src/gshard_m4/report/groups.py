@@ -31,7 +31,7 @@ def _band_table(scores: Scores, split: SplitScores) -> str:
     rows = [
         (band.name, band_bounds(band.smallest, band.largest), band.macro) for band in split.bands
     ]
-    source = f"Training sizes from {scores.bands_from}." if scores.bands_from else ""
+    source = f"Bands by {scores.bands_from}." if scores.bands_from else ""
     return _table("By resource band", ("Band", "Training pairs"), rows, scores, source)
 
 

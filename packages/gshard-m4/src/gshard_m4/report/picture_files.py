@@ -26,8 +26,8 @@ def picture_files(scores: Scores, splits: Sequence[Split]) -> dict[str, bytes]:
     """The pictures of a report, each as PNG and as SVG, by the names of their files.
 
     `<split>-<metric>-trend`, `-raw` (without smoothing) and `-scatter`, the first two with
-    `-delta` where there is a baseline, and `<split>-experts-<layer>`. Those by training size are
-    there for languages whose training size is known.
+    `-delta` where there is a baseline, and `<split>-experts-<layer>`. Those by
+    size are there where the size of some language is known.
     """
 
     def drawn() -> Iterator[_Named]:

@@ -42,7 +42,7 @@ _SETTINGS: dict[Any, Any] = {
 def trend_file(
     series: Sequence[Series], *, measure: str, against: str = "", smooth: bool = True
 ) -> "Figure":
-    """The picture of `trend_picture`; the training size of some language must be known."""
+    """The picture of `trend_picture`; the size of some language must be known."""
     order = order_of(series)
     places = {point.code: place for place, point in enumerate(order)}
     figure, axes = _blank(measured(measure, against, series))
@@ -56,8 +56,8 @@ def trend_file(
     if against:
         axes.axhline(0, color=_INK, linewidth=1, zorder=1)
     _codes(axes, [point.code for point in order])
-    most, least = (short_count(order[end].rows or 0) for end in (0, -1))
-    below = f"languages, from most training text ({most} pairs) to least ({least})"
+    most, least = (short_count(order[end].size or 0) for end in (0, -1))
+    below = f"languages, from most {series[0].size_of.unit} ({most}) to least ({least})"
     rule = trend_rule(max(len(one.points) for one in series)) if smooth else ""
     axes.set_xlabel(f"{below}\n{rule}".strip(), fontsize=8, labelpad=24)
     _legend(axes, series)
@@ -65,7 +65,7 @@ def trend_file(
 
 
 def scatter_file(series: Sequence[Series], *, measure: str, against: str = "") -> "Figure":
-    """The picture of `scatter_picture`; the training size of some language must be known."""
+    """The picture of `scatter_picture`; the size of some language must be known."""
     shown = in_order(series)
     points = [point for one in shown for point in one.points]
     figure, axes = _blank(measured(measure, against, series))
@@ -78,7 +78,7 @@ def scatter_file(series: Sequence[Series], *, measure: str, against: str = "") -
     axes.minorticks_off()
     axes.grid(axis="x", color=_LINE, linewidth=0.7)
     axes.set_ylim(*extent([point.value for point in points], zero=bool(against)))
-    axes.set_xlabel("training pairs")
+    axes.set_xlabel(f"{series[0].size_of.unit}, logarithmic")
     if len(shown) == 1:
         _label(axes, by_surprise(points))
     _legend(axes, series)
@@ -234,4 +234,4 @@ def _label(axes: "Axes", points: Sequence[Point]) -> None:
 
 
 def _size(point: Point) -> int:
-    return max(point.rows or 0, 1)
+    return max(point.size or 0, 1)

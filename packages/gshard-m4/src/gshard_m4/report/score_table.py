@@ -5,7 +5,7 @@ from html import escape
 
 from gshard_m4.evaluation.scores import LanguageScores, Macro, Scores, SplitScores
 from gshard_m4.report import cells
-from gshard_m4.report.columns import Column, columns_of, header, tip_of, value_of
+from gshard_m4.report.columns import BAND_TIP, Column, columns_of, header, tip_of, value_of
 
 _NAME_TIP = "English name; leads to examples of its translations"
 
@@ -42,9 +42,9 @@ def _ordered(split: SplitScores, few: bool, by_size: bool) -> list[LanguageScore
 
 def _head(columns: Sequence[Column], bands: bool, by_size: bool) -> str:
     texts = [("Language", _NAME_TIP), ("Code", "code of the language"), ("Script", "ISO 15924")]
-    cells_ = [header(title, tip, numeric=False) for title, tip in texts]
+    cells_ = [header(title, tip, numeric=False, wide=title != "Language") for title, tip in texts]
     if bands:
-        cells_.append(header("Band", "resource band, by training pairs", numeric=True))
+        cells_.append(header("Band", BAND_TIP, numeric=True, wide=True))
     for column in columns:
         sorted_by = column.key == "train_rows" if by_size else column.leading
         order = "ascending" if column.ascending else "descending"

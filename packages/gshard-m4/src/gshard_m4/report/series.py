@@ -1,4 +1,4 @@
-"""Numbers of languages as pictures take them, in order of training size, and their trend.
+"""Numbers of languages as pictures take them, in order of size, and their trend.
 
 A series is one system; its values are scores or differences to a baseline, one for each language.
 Both kinds of pictures, in the page and as files, are drawn from these.
@@ -18,13 +18,24 @@ TREND_RULE = (
 
 
 @dataclass(frozen=True)
+class SizeOf:
+    """What languages are ordered by: how the text is called and what of it is counted."""
+
+    text: str
+    unit: str
+
+
+TRAINING = SizeOf("training text", "training pairs")
+
+
+@dataclass(frozen=True)
 class Point:
-    """One language; `rows` is its number of training pairs, None where nobody said."""
+    """One language; `size` is how much text it has, None where nobody knows."""
 
     code: str
     name: str
     value: float
-    rows: int | None = None
+    size: int | None = None
     band: str = ""
 
 
@@ -35,16 +46,17 @@ class Series:
     name: str
     points: tuple[Point, ...]
     style: int = 0
+    size_of: SizeOf = TRAINING
 
 
-def by_training_size(points: Iterable[Point]) -> tuple[Point, ...]:
-    """The points whose training size is known, largest first; ties in order of their codes."""
-    known = [(-point.rows, point.code, point) for point in points if point.rows is not None]
+def by_size(points: Iterable[Point]) -> tuple[Point, ...]:
+    """The points whose size is known, largest first; ties in order of their codes."""
+    known = [(-point.size, point.code, point) for point in points if point.size is not None]
     return tuple(point for *_, point in sorted(known, key=lambda each: each[:2]))
 
 
 def in_order(series: Sequence[Series]) -> list[Series]:
-    """The series without the languages of unknown training size, most training text first."""
+    """The series without the languages of unknown size, those with most text first."""
     places = {point.code: place for place, point in enumerate(order_of(series))}
     found = []
     for one in series:
@@ -52,6 +64,14 @@ def in_order(series: Sequence[Series]) -> list[Series]:
         points = sorted(known, key=lambda point: places[point.code])
         found.append(replace(one, points=tuple(points)))
     return found
+
+
+def left_out(series: Sequence[Series]) -> str:
+    """Which languages have a value but no known size, in words; empty where all have one."""
+    unknown = {point.code for one in series for point in one.points if point.size is None}
+    if not unknown:
+        return ""
+    return f"Left out, as their size is not known: {', '.join(sorted(unknown))}."
 
 
 def trend_window(count: int) -> int:
@@ -90,9 +110,9 @@ def measured(measure: str, against: str, series: Sequence[Series]) -> str:
 
 
 def order_of(series: Sequence[Series]) -> list[Point]:
-    """One point for each language of any series, largest training set first.
+    """One point for each language of any series, largest first.
 
     The places on the axis of several systems, which may lack different languages.
     """
     found = {point.code: point for one in series for point in one.points}
-    return list(by_training_size(found.values()))
+    return list(by_size(found.values()))

@@ -11,6 +11,7 @@ from gshard_m4.report.heat_map import Row, heat_map
 from gshard_m4.report.scatter_picture import scatter_picture
 from gshard_m4.report.score_table import score_table
 from gshard_m4.report.series import Point, Series
+from gshard_m4.report.sizes import sizes_of
 from gshard_m4.report.trend_picture import trend_picture
 
 
@@ -25,7 +26,8 @@ def split_section(
             figures(scores, split),
             notes(scores, split),
             group_tables(scores, split),
-            _pictures(scores, split, number) or ranking_chart(scores, split),
+            "" if _sizes_given(split) else ranking_chart(scores, split),
+            _pictures(scores, split, number),
             extremes(scores, split),
             score_table(scores, split),
             _experts(split, experts, number),
@@ -43,14 +45,15 @@ def drawn_metrics(scores: Scores) -> list[Metric]:
 
 def series_of(split: SplitScores, key: str, name: str = "") -> Series:
     """The languages behind the averages with their values of `key`, ready to be drawn."""
-    sizes = {band.name: band.macro.languages for band in split.bands}
+    bands = {band.name: band.macro.languages for band in split.bands}
+    sizes = sizes_of(split.quoted)
     points = []
     for one in split.quoted:
         value = value_of(one, key)
         if value is not None:
-            band = f"{one.band} ({sizes[one.band]})" if one.band in sizes else ""
-            points.append(Point(one.code, one.name, value, one.train_rows, band))
-    return Series(name, tuple(points))
+            band = f"{one.band} ({bands[one.band]})" if one.band in bands else ""
+            points.append(Point(one.code, one.name, value, sizes.by_code.get(one.code), band))
+    return Series(name, tuple(points), size_of=sizes.of)
 
 
 def drawn_series(split: SplitScores, key: str) -> tuple[Series, str]:
@@ -69,6 +72,10 @@ def expert_rows(experts: Experts, layer: int, languages: list[LanguageScores]) -
 def by_size(split: SplitScores) -> list[LanguageScores]:
     """Languages in the order of the table: most training text first, else the best first."""
     return sorted(split.languages, key=lambda one: (one.train_rows is None, -(one.train_rows or 0)))
+
+
+def _sizes_given(split: SplitScores) -> bool:
+    return any(one.train_rows is not None for one in split.quoted)
 
 
 def _pictures(scores: Scores, split: SplitScores, number: int) -> str:
@@ -90,9 +97,9 @@ def _metric_pictures(scores: Scores, split: SplitScores, metric: Metric, number:
     baseline = f" against {escape(scores.baseline.name)}" if against and scores.baseline else ""
     pictures = (
         f"{trend}<details><summary><span class='name'>Without smoothing</span></summary>"
-        f"<div>{raw}</div></details><h3>{name} against training text</h3>{scatter}"
+        f"<div>{raw}</div></details><h3>{name} against {main.size_of.text}</h3>{scatter}"
     )
-    title = f"{'Δ ' if against else ''}{name}{baseline}, from most training text to least"
+    title = f"{'Δ ' if against else ''}{name}{baseline}, from most {main.size_of.text} to least"
     if metric == scores.leading:
         return f"<h3>{title}</h3>{pictures}"
     return (

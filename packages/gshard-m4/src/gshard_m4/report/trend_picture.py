@@ -13,7 +13,9 @@ from gshard_m4.report.axes import extent, linear_ticks, short_count, signed
 from gshard_m4.report.series import (
     Point,
     Series,
+    SizeOf,
     in_order,
+    left_out,
     measured,
     moving_average,
     order_of,
@@ -29,10 +31,10 @@ _LEAST_SLOT = 9.5  # what a label needs when it stands upright
 def trend_picture(
     series: Sequence[Series], *, key: str, measure: str, against: str = "", smooth: bool = True
 ) -> str:
-    """The picture as HTML; empty where the training size of no language is known.
+    """The picture as HTML; empty where the size of no language is known.
 
     Args:
-      series: one a system; languages without a known training size are left out.
+      series: one a system; languages without a known size are left out, and named.
       key: begins the ids of the picture.
       measure: what the values are, such as `chrF++` or `BLEU`.
       against: what values are differences to, if they are differences.
@@ -52,14 +54,14 @@ def trend_picture(
     )
     title = measured(measure, against, series)
     y_axis = svg.y_axis(frame, linear_ticks(*y_range), title, zero=difference)
-    body = _bands(order, frame) + y_axis + systems + _names(order, frame)
+    body = _bands(order, frame) + y_axis + systems + _names(order, frame, shown[0].size_of)
     picture = svg.figure(
         key=key,
-        title=f"{title}, languages from most training text to least",
+        title=f"{title}, languages from most {series[0].size_of.text} to least",
         description=_description(shown, difference),
         height=_HEIGHT,
         body=body,
-        below=_below(shown, smooth),
+        below=f"{_below(shown, smooth)} {left_out(series)}".strip(),
     )
     return svg.legend(series, line=True) + picture
 
@@ -74,7 +76,7 @@ def _system(
     at = [(places[point.code], point.value) for point in series.points]
     drawn = trend_places(series, places) if smooth else at
     marks = "".join(
-        svg.mark(frame.x(x), frame.y(y), series.style, tip(point, series.name, difference))
+        svg.mark(frame.x(x), frame.y(y), series.style, tip(point, series, difference))
         for (x, y), point in zip(at, series.points, strict=True)
     )
     return marks + svg.line(((frame.x(x), frame.y(y)) for x, y in drawn), series.style)
@@ -93,18 +95,19 @@ def trend_places(series: Series, places: dict[str, int]) -> list[tuple[float, fl
     return [((at[int(x)] + at[int(x + 0.5)]) / 2, mean) for x, mean in means]
 
 
-def tip(point: Point, system: str, difference: bool) -> str:
+def tip(point: Point, series: Series, difference: bool) -> str:
     """What is said about a language when its mark is pointed at."""
     value = signed(point.value) if difference else f"{point.value:.1f}"
-    rows = "" if point.rows is None else f", {point.rows:,} training pairs"
-    return f"{point.name} ({point.code}): {value}{rows}{f' · {system}' if system else ''}"
+    size = "" if point.size is None else f", {point.size:,} {series.size_of.unit}"
+    system = f" · {series.name}" if series.name else ""
+    return f"{point.name} ({point.code}): {value}{size}{system}"
 
 
 def _bands(order: Sequence[Point], frame: svg.Frame) -> str:
     """A strip behind each resource band with its name above it."""
     runs = [(band, len(list(points))) for band, points in groupby(order, lambda each: each.band)]
     if len(runs) != len({band for band, _ in runs}):
-        return ""  # bands by something else than this training size: strips would mislead
+        return ""  # bands by something else than this size: strips would mislead
     found, start = [], 0
     for band, count in runs:
         left, right = frame.x(start - 0.5), frame.x(start + count - 0.5)
@@ -119,7 +122,7 @@ def _bands(order: Sequence[Point], frame: svg.Frame) -> str:
     return "".join(found)
 
 
-def _names(order: Sequence[Point], frame: svg.Frame) -> str:
+def _names(order: Sequence[Point], frame: svg.Frame, size_of: SizeOf) -> str:
     """Names of the languages if they fit beside each other, else codes, lying or upright."""
     slot = frame.x(1) - frame.x(0)
     names = max(len(point.name) for point in order) * _LETTER < slot
@@ -134,11 +137,11 @@ def _names(order: Sequence[Point], frame: svg.Frame) -> str:
                 f' x="{x:.1f}" y="{y:g}"')  # fmt: skip
             anchor = "end" if upright else "middle"
             texts.append(f'<text class="name"{turn} text-anchor="{anchor}">{escape(word)}</text>')
-    most, least = order[0].rows or 0, order[-1].rows or 0
+    most, least = order[0].size or 0, order[-1].size or 0
     y = frame.height - 4
     ends = (
         f'<text class="axis-title" x="{frame.left:g}" y="{y:g}">'
-        f"← most training text ({short_count(most)} pairs)</text>"
+        f"← most {size_of.unit} ({short_count(most)})</text>"
         f'<text class="axis-title" x="{svg.WIDTH - frame.right:g}" y="{y:g}" text-anchor="end">'
         f"least ({short_count(least)}) →</text>"
     )
@@ -154,7 +157,7 @@ def _description(series: Sequence[Series], difference: bool) -> str:
         if means:
             show = signed if difference else "{:.1f}".format
             said.append(
-                f"{one.name or 'Trend'}: {show(means[0])} at most training text, then between "
+                f"{one.name or 'Trend'}: {show(means[0])} at most text, then between "
                 f"{show(min(means))} and {show(max(means))}, {show(means[-1])} at least."
             )
     return " ".join([*said, "The table has every number."])

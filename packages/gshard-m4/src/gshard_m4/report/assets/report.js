@@ -68,6 +68,9 @@
     }
   }
 
+  // On a narrow screen scores come before what describes a language.
+  const narrow = matchMedia("(max-width: 52rem)").matches;
+
   function menu(table) {
     const box = document.createElement("details");
     box.className = "menu";
@@ -77,7 +80,7 @@
     for (const header of table.tHead.rows[0].cells) {
       const column = header.cellIndex;
       if (column === 0) continue;
-      const shown = !("minor" in header.dataset);
+      const shown = !("minor" in header.dataset || (narrow && "wide" in header.dataset));
       const label = document.createElement("label");
       const tick = document.createElement("input");
       tick.type = "checkbox";
