@@ -199,6 +199,25 @@ def test_languages_without_training_text_are_left_out_by_name(make_feed, caplog)
         make_feed(mixture_or_task_name="m4_zu_en")
 
 
+def test_lengths_that_do_not_go_together_are_named_with_those_that_do(make_feed, caplog):
+    with caplog.at_level(logging.WARNING, "gshard_m4.feed"):
+        lengths = {"inputs": 64, "targets": 64}
+        make_feed(
+            mixture_or_task_name="m4_de_en",
+            task_feature_lengths=lengths,
+            batch_size=256,
+            packing=Packing(),
+        )
+        make_feed(mixture_or_task_name="m4_de_en", packing=Packing(window_rows=8))
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        "training_feed: m4_de_en: packing fills 94% of inputs and 63% of targets:"
+        " 64 inputs go with 43 targets in this text",
+        "training_feed: m4_de_en: packing fills 72% of inputs and 80% of targets:"
+        " windows of 8 rows are small, a larger batch_size fills better",
+    ]
+
+
 def test_a_source_tag_is_one_piece_at_the_start(folder, tmp_path, make_feed):
     shutil.copytree(folder, tmp_path / "tagged")
     tags = ["<2cy>", "<2de>"]

@@ -12,7 +12,15 @@ from gshard_m4.corpus import Pair
 from gshard_m4.encoding import FEATURES, PACKED_FEATURES, Batch, Encoder, unpacked
 from gshard_m4.mixture import Mixture
 from gshard_m4.order import Order
-from gshard_m4.packing import SAMPLE, Packing, Window, pack, window_examples, window_rows
+from gshard_m4.packing import (
+    SAMPLE,
+    Packing,
+    Window,
+    advice,
+    pack,
+    window_examples,
+    window_rows,
+)
 from gshard_m4.vocabulary import tag
 
 
@@ -93,6 +101,7 @@ class UnpackedBatches:
     """Batches with one example a row."""
 
     features = FEATURES
+    advice = None
 
     def __init__(self, examples: Examples, encoder: Encoder, batch_size: int, rows: range):
         """`rows` are those of a global batch that are wanted."""
@@ -113,6 +122,10 @@ class PackedBatches:
     """Batches of windows, each packed by itself.
 
     A process whose rows are not whole windows packs every window that it has a part of.
+
+    Attributes:
+        examples_per_batch: of a global batch.
+        advice: what would fill rows better, None where they are full.
     """
 
     features = (*FEATURES, *PACKED_FEATURES)
@@ -122,7 +135,7 @@ class PackedBatches:
     ):
         """`rows` are those of a global batch that are wanted."""
         self._examples, self._encoder, self._rows = examples, encoder, rows
-        self._window = _window(packing, examples, encoder, batch_size)
+        self._window, self.advice = _window(packing, examples, encoder, batch_size)
         self._windows = batch_size // self._window.rows
         self.examples_per_batch = self._windows * self._window.examples
 
@@ -147,12 +160,16 @@ class PackedBatches:
         return batch, _counted(batch, examples=count, dropped=dropped, cut=cut)
 
 
-def _window(packing: Packing, examples: Examples, encoder: Encoder, batch_size: int) -> Window:
+def _window(
+    packing: Packing, examples: Examples, encoder: Encoder, batch_size: int
+) -> tuple[Window, str | None]:
+    """The size of windows, and advice where they were measured and will not be full."""
     rows = window_rows(packing, encoder.lengths["inputs"], batch_size)
     if packing.window_examples is not None:
-        return Window(rows, packing.window_examples)
+        return Window(rows, packing.window_examples), None
     sample = encoder.encode(examples[0:SAMPLE])
-    return Window(rows, window_examples(rows, encoder.lengths, sample))
+    window = Window(rows, window_examples(rows, encoder.lengths, sample))
+    return window, advice(window, encoder.lengths, sample)
 
 
 def _counted(batch: Batch, *, examples: int, dropped: int, cut: int) -> Counts:

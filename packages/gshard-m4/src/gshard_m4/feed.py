@@ -93,12 +93,6 @@ def training_feed(
     vocabularies = {side: Vocabulary(path) for side, path in models.items()}
     if faults := vocabulary_faults(described, vocabularies, source_tags):
         raise ValueError("training_feed: " + "; ".join(faults))
-    if described.left_out:
-        logging.getLogger(__name__).warning(
-            "training_feed: %s: no training text in %s",
-            mixture_or_task_name,
-            ", ".join(described.left_out),
-        )
     examples = Examples(described, seed, source_tags=source_tags)
     # Sides in one order, whatever the order they are given in.
     encoder = Encoder(vocabularies, {side: task_feature_lengths[side] for side in SIDES})
@@ -108,7 +102,15 @@ def training_feed(
         batches = UnpackedBatches(examples, encoder, batch_size, rows)
     else:
         batches = PackedBatches(examples, encoder, batch_size, rows, packing)
+    if described.left_out:
+        _warn(mixture_or_task_name, f"no training text in {', '.join(described.left_out)}")
+    if batches.advice:
+        _warn(mixture_or_task_name, batches.advice)
     return Feed(batches, {side: vocab.size for side, vocab in vocabularies.items()})
+
+
+def _warn(name: str, what: str) -> None:
+    logging.getLogger(__name__).warning("training_feed: %s: %s", name, what)
 
 
 class Feed:

@@ -32,6 +32,7 @@ _LOST = 0.15
 # Standard deviations of a window's length that are kept free, on top of that.
 _MARGIN = 1.5
 SAMPLE = 4096
+GOOD_FILL = 0.85
 # Up to here, products of four lengths fit into 64 bits.
 LONGEST_ROW = 1 << 15
 
@@ -97,6 +98,22 @@ def _fitting(rows: int, length: int, tokens: Tokens) -> int:
             break
         fits -= 1
     return fits
+
+
+def advice(window: Window, lengths: Mapping[str, int], sample: Mapping[str, Tokens]) -> str | None:
+    """What would fill rows better, where a side will stay below 85 %."""
+    fill = {
+        side: window.examples * float(sample[side].lengths_B.mean()) / (window.rows * lengths[side])
+        for side in lengths
+    }
+    less, more = sorted(fill, key=lambda side: fill[side])
+    found = f"packing fills {fill['inputs']:.0%} of inputs and {fill['targets']:.0%} of targets"
+    if fill[more] < GOOD_FILL:
+        return f"{found}: windows of {window.rows} rows are small, a larger batch_size fills better"
+    if fill[less] < GOOD_FILL:
+        length = round(lengths[less] * fill[less] / fill[more])
+        return f"{found}: {lengths[more]} {more} go with {length} {less} in this text"
+    return None
 
 
 def pack(tokens: Mapping[str, Tokens], lengths: Mapping[str, int], rows: int) -> tuple[Batch, int]:
