@@ -242,11 +242,16 @@ def test_what_is_left_out_is_named(tmp_path):
         f"{name}ref.eng-US.txt: the English side is {name}src.eng.txt",
         f"{name}ref-2.deu.txt: a further text of de ({name}ref.deu.txt)",
         f"{name}ref.srp-Latn.txt: Serbian (script Latn) (sr_Latn) is not one of M4's languages",
+        "files that are no text of ntrex-128: LICENSE.md",
     ]
     write(tmp_path / "opus", LAYOUTS["opus-100"][0])
     assert read(tmp_path / "opus", "opus-100")[1] == [
-        "2 files of pairs without English: opus-100/zero-shot/ar-de/opus.ar-de-test.ar,"
-        " opus-100/zero-shot/ar-de/opus.ar-de-test.de"
+        f"opus-100/zero-shot/ar-de/opus.ar-de-test.{code}: of a pair without English"
+        for code in ("ar", "de")
+    ]
+    write(tmp_path / "moses", {"a.de": DE, "a.en": EN, "b.de": DE, "notes.germn": DE})
+    assert read(tmp_path / "moses", "moses")[1] == [
+        "files that are no text of moses: b.de, notes.germn"
     ]
 
 
@@ -257,7 +262,11 @@ def test_any_language_takes_other_scripts_and_languages(tmp_path):
     assert list(found) == [("de", "test"), ("rw", "test"), ("sr_Latn", "test")]
     found, left_out = read(tmp_path, "ntrex-128", wanted=["kinyarwanda"])
     assert list(found) == [("rw", "test")]
-    assert len(left_out) == 1
+    assert left_out == [
+        "NTREX-128/newstest2019-ref.eng-US.txt: the English side is"
+        " NTREX-128/newstest2019-src.eng.txt",
+        "files that are no text of ntrex-128: LICENSE.md",
+    ]
 
 
 def test_monolingual_data_are_refused(tmp_path):

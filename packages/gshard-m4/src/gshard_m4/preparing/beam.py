@@ -18,7 +18,6 @@ from typing import Any
 
 from gshard_m4.input_error import InputError
 from gshard_m4.prepared import LanguageEntry, shard_name
-from gshard_m4.preparing.beam_steps import Steps
 from gshard_m4.preparing.clean_language import Cleaned
 from gshard_m4.preparing.finish_language import (
     check_counts,
@@ -58,6 +57,8 @@ def prepare(
         InputError: Beam is not installed, the runner is unknown, or the input has faults.
     """
     beam, options = _beam(runner, beam_options)
+    from gshard_m4.preparing.beam_steps import Steps
+
     all_settings = settings.flat() | {"keep_out": kept_out.identity}
     earlier = same_as_finished(
         work.output, all_settings, run_inputs(plan, surveyed), plan.languages

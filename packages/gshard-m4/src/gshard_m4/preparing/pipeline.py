@@ -10,7 +10,6 @@ Languages are independent but for the held-out English of all, which stands betw
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +31,7 @@ from gshard_m4.preparing.clean_language import (
 from gshard_m4.preparing.finish_language import FinishTask, finish_language
 from gshard_m4.preparing.held_out import union
 from gshard_m4.preparing.keep_out import KeptOut
-from gshard_m4.preparing.plan import DEBIAN, RECORD, Plan, Source
+from gshard_m4.preparing.plan import DEBIAN, Plan, Source
 from gshard_m4.preparing.processes import run_all
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.state import Work, digest, same_as_finished
@@ -171,9 +170,10 @@ def manifest_of(
 
 def source_entries(source: Source, plan: Plan, surveyed: Surveyed) -> list[SourceEntry]:
     """A source's part of the manifest; of Debian an entry for each package."""
-    record = source.path / RECORD
-    if source.kind == DEBIAN and record.exists():
-        return [SourceEntry(**entry) for entry in json.loads(record.read_text())["sources"]]
+    if source.kind == DEBIAN:
+        from gshard_m4 import debian
+
+        return [SourceEntry(**entry) for entry in debian.sources(source.path)]
     return [source_entry(source, plan, surveyed)]
 
 

@@ -10,7 +10,6 @@ from gshard_m4.sources import File, Part
 
 AUTO = "auto"
 DEBIAN = "debian"
-RECORD = "debian.json"  # what `gshard_m4.debian` notes of the packages, beside the pairs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,7 +34,9 @@ def detect(root: Path) -> str:
 
 def kinds_table() -> list[str]:
     """A line for each layout: its kind and what it is."""
-    return [f"  {layout.kind:18} {layout.what}" for layout in LAYOUTS if not layout.monolingual]
+    kinds = [(layout.kind, layout.what) for layout in LAYOUTS if not layout.monolingual]
+    kinds.append(("debian", "translations in packages of the Debian archive, which it downloads"))
+    return [f"  {kind:18} {what}" for kind, what in kinds]
 
 
 def _usable(files: list[File], layout: Layout) -> int:

@@ -85,6 +85,7 @@ def _general(kind: str, what: str) -> Layout:
         rf"{split}[._-](?P<code>{_ANY_CODE})\.{kind}",
         rf"{_PAIR}/[^/]*\.{kind}",
         rf"(?P<code>{_ANY_CODE})/[^/]*\.{kind}",
+        rf"(?P<code>[^/]+?)(?:[.]{split}{shard})?\.{kind}",  # a name, or a code to be refused
     )
     columns = (0, 1) if kind == "tsv" else ()
     return Layout(kind, what, tuple(Form(p, kind, columns) for p in forms), general=True)

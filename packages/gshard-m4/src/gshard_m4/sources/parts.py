@@ -12,6 +12,8 @@ from gshard_m4.languages import Language, is_english
 from gshard_m4.sources.files import File, files_below, lines
 from gshard_m4.sources.layouts import SPLITS, Form, Layout
 
+_WITHOUT_ENGLISH = "of a pair without English"
+
 
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -54,6 +56,18 @@ class Scan:
     parts: list[Part] = dataclasses.field(default_factory=list)
     left_out: list[str] = dataclasses.field(default_factory=list)
     faults: list[str] = dataclasses.field(default_factory=list)
+    told: set[str] = dataclasses.field(default_factory=set)
+
+    def leave_out(self, file: File, reason: str) -> None:
+        """Notes why a file is not read; without a reason, that nobody asks for it."""
+        self.told.add(file.name)
+        if reason:
+            self.left_out.append(f"{file.name}: {reason}")
+
+    def fault(self, file: File, fault: str) -> None:
+        """Notes what is wrong with a file."""
+        self.told.add(file.name)
+        self.faults.append(f"{file.name}: {fault}")
 
 
 Resolve = Callable[[str], Language]
@@ -90,9 +104,20 @@ def scan(root: Path, layout: Layout, resolve: Resolve) -> Scan:
             _add_sides(found, layout, form, members, resolve)
         else:
             _add_files(found, layout, form, members, resolve)
+    _note_others(found, layout, files)
+    found.faults.sort()
     found.parts.sort(key=lambda part: (part.language, part.split, part.name))
     _newest_news_is_the_test(found)
     return found
+
+
+def _note_others(found: Scan, layout: Layout, files: list[File]) -> None:
+    """Files that are neither read nor told about."""
+    read = {file for part in found.parts for file in part.files}
+    others = [file.name for file in files if file not in read and file.name not in found.told]
+    if others:
+        listed = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+        found.left_out.append(f"files that are no text of {layout.kind}: {listed}")
 
 
 def matches(files: Iterable[File], layout: Layout) -> list[tuple[File, Form, re.Match[str]]]:
@@ -132,21 +157,21 @@ def _split(match: re.Match[str], form: Form) -> str:
     return next((SPLITS[word] for word in reversed(words) if word in SPLITS), form.split)
 
 
-def _find(found: Scan, resolve: Resolve, spelling: str, where: str) -> Language | None:
+def _find(
+    found: Scan, resolve: Resolve, spelling: str, file: File, where: str = ""
+) -> Language | None:
     """The language of a spelling; a fault or a note, with the file, where there is none."""
     try:
         return resolve(spelling)
     except LookupError as error:
-        if error.args[0]:
-            found.left_out.append(f"{where}: {error.args[0]}")
+        found.leave_out(file, f"{where}{error.args[0]}" if error.args[0] else "")
     except ValueError as error:
-        found.faults.append(f"{where}: {error}")
+        found.fault(file, f"{where}{error}")
     return None
 
 
 def _add_files(found: Scan, layout: Layout, form: Form, members, resolve: Resolve) -> None:
     """Files with both sides: a pair names the order of the columns, a code has English second."""
-    without = []
     for file, match in members:
         groups = match.groupdict()
         a, b = (groups["a"], groups["b"]) if groups.get("a") else (groups["code"], "en")
@@ -154,17 +179,16 @@ def _add_files(found: Scan, layout: Layout, form: Form, members, resolve: Resolv
         if not (is_english(a) or is_english(b)):
             joined = f"{a}-{b}"  # a tag with a region, such as zh-CN, looks like a pair
             if not layout.general or not _is_code(resolve, joined):
-                without.append(file.name)
+                found.leave_out(file, _WITHOUT_ENGLISH)
                 continue
             a, b = joined, "en"
         spelling = b if english_first else a
-        language = _find(found, resolve, spelling, file.name)
+        language = _find(found, resolve, spelling, file)
         if language is not None:
             columns = form.columns[::-1] if english_first else form.columns
             found.parts.append(
                 _part(layout, form, language, _split(match, form), [file], columns, spelling)
             )
-    _note_without_english(found, without)
 
 
 def _is_code(resolve: Resolve, code: str) -> bool:
@@ -177,42 +201,41 @@ def _is_code(resolve: Resolve, code: str) -> bool:
     return True
 
 
-def _note_without_english(found: Scan, names: list[str]) -> None:
-    if names:
-        named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        found.left_out.append(f"{len(names)} files of pairs without English: {named}")
-
-
 def _add_sides(found: Scan, layout: Layout, form: Form, members, resolve: Resolve) -> None:
     """Files of one side each: every language of a group beside the group's English."""
     groups = collections.defaultdict(list)
     for file, match in members:
         groups[_without_side(match)].append((_side(match), file, match))
-    without = []
     for sides in groups.values():
         english = sorted(((len(s), f.name, f) for s, f, _ in sides if is_english(s)))
         others = [(s, f, m) for s, f, m in sides if not is_english(s)]
-        if not english:
-            without.extend(f.name for _, f, _ in others if not layout.general)
+        if english:
+            _add_group(found, layout, form, english, others, resolve)
+        elif not layout.general:
+            for _, file, _ in others:
+                found.leave_out(file, _WITHOUT_ENGLISH)
+
+
+def _add_group(found: Scan, layout: Layout, form: Form, english, others, resolve: Resolve) -> None:
+    """The files of one text, of which the English ones are sorted with the plainest code first."""
+    _, name, english_file = english[0]
+    for _, _, file in english[1:]:
+        found.leave_out(file, f"the English side is {name}")
+    if not others and not layout.general:
+        found.fault(english_file, "English alone; its other side is missing")
+    taken: dict[str, str] = {}
+    for spelling, file, match in sorted(others, key=_plain_code_first):
+        language = _find(found, resolve, spelling, file)
+        if language is None:
             continue
-        _note_further_english(found, english)
-        if not others and not layout.general:
-            found.faults.append(f"{english[0][1]} is English alone; its other side is missing")
-        taken: dict[str, str] = {}
-        for spelling, file, match in sorted(others, key=_plain_code_first):
-            language = _find(found, resolve, spelling, file.name)
-            if language is None:
-                continue
-            if form.one_per_language and language.code in taken:
-                kept = taken[language.code]
-                found.left_out.append(f"{file.name}: a further text of {language.code} ({kept})")
-                continue
-            taken[language.code] = file.name
-            pair = [file, english[0][2]]
-            found.parts.append(
-                _part(layout, form, language, _split(match, form), pair, form.columns, spelling)
-            )
-    _note_without_english(found, without)
+        if form.one_per_language and language.code in taken:
+            kept = taken[language.code]
+            found.leave_out(file, f"a further text of {language.code} ({kept})")
+            continue
+        taken[language.code] = file.name
+        split = _split(match, form)
+        pair = [file, english_file]
+        found.parts.append(_part(layout, form, language, split, pair, form.columns, spelling))
 
 
 def _plain_code_first(side: tuple[str, File, re.Match[str]]) -> tuple[int, int, str]:
@@ -235,11 +258,6 @@ def _without_side(match: re.Match[str]) -> str:
     return name
 
 
-def _note_further_english(found: Scan, english: list[tuple[int, str, File]]) -> None:
-    for _, name, _ in english[1:]:
-        found.left_out.append(f"{name}: the English side is {english[0][1]}")
-
-
 def _add_matrix(found: Scan, layout: Layout, form: Form, members, resolve: Resolve) -> None:
     """One file with a column for each language; the columns' names are in its first line."""
     for file, match in members:
@@ -247,16 +265,16 @@ def _add_matrix(found: Scan, layout: Layout, form: Form, members, resolve: Resol
             header = next(content, "").split("\t")
         english = [name for name in header if is_english(name)]
         if not english:
-            found.faults.append(f"{file}: no column 'en' in its first line {header[:6]}")
+            found.fault(file, f"no column 'en' in its first line {header[:6]}")
             continue
         taken: dict[str, str] = {}
         for spelling in sorted(header[1:], key=lambda name: (-len(name), name)):
             if is_english(spelling):
                 continue
-            language = _find(found, resolve, spelling, f"{file.name} column {spelling}")
+            language = _find(found, resolve, spelling, file, f"column {spelling}: ")
             if language is not None and language.code in taken:
                 kept = taken[language.code]
-                found.left_out.append(f"{file.name} column {spelling}: {language.code} is {kept}")
+                found.leave_out(file, f"column {spelling}: {language.code} is {kept}")
             elif language is not None:
                 taken[language.code] = spelling
                 columns = (header.index(spelling), header.index(english[0]))
