@@ -12,6 +12,7 @@ Axes: B batch (of this process), L length.
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import grain
 
@@ -21,7 +22,7 @@ from gshard_m4.encoding import SIDES, Batch, Encoder
 from gshard_m4.feed_arguments import (
     argument_faults,
     check_vocabulary,
-    vocabulary_faults,
+    mixture_faults,
 )
 from gshard_m4.input_error import InputError
 from gshard_m4.packing import Packing
@@ -73,26 +74,9 @@ def training_feed(
     faults = argument_faults(
         task_feature_lengths, batch_size, process_index, process_count, packing
     )
-    try:
-        described = mixture.find(
-            mixture_or_task_name,
-            data_dir=data_dir,
-            temperature=temperature,
-            maximum=maximum,
-            minimum_share=minimum_share,
-        )
-    except ValueError as error:
-        found = error.faults if isinstance(error, InputError) else [str(error)]
-        raise ValueError("training_feed: " + "; ".join([*found, *faults])) from None
-    corpus = described.corpus
-    models = {"inputs": corpus.source_vocabulary, "targets": corpus.target_vocabulary}
-    if faults:
-        raise ValueError("training_feed: " + "; ".join(faults))
-    if data_dir is not None:
-        check_vocabulary(data_dir, models.values())
-    vocabularies = {side: Vocabulary(path) for side, path in models.items()}
-    if faults := vocabulary_faults(described, vocabularies, source_tags):
-        raise ValueError("training_feed: " + "; ".join(faults))
+    rates = {"temperature": temperature, "maximum": maximum, "minimum_share": minimum_share}
+    described = _find(mixture_or_task_name, faults, data_dir=data_dir, **rates)
+    vocabularies = _vocabularies(described, data_dir, source_tags)
     examples = Examples(described, seed, source_tags=source_tags)
     # Sides in one order, whatever the order they are given in.
     encoder = Encoder(vocabularies, {side: task_feature_lengths[side] for side in SIDES})
@@ -107,6 +91,31 @@ def training_feed(
     if batches.advice:
         _warn(mixture_or_task_name, batches.advice)
     return Feed(batches, {side: vocab.size for side, vocab in vocabularies.items()})
+
+
+def _find(name: str, faults: list[str], **options: Any) -> mixture.Mixture:
+    """The mixture, unless its name or anything else is at fault: then one error with all."""
+    try:
+        described = mixture.find(name, **options)
+    except ValueError as error:
+        found = error.faults if isinstance(error, InputError) else [str(error)]
+        raise ValueError("training_feed: " + "; ".join([*found, *faults])) from None
+    if faults:
+        raise ValueError("training_feed: " + "; ".join(faults))
+    return described
+
+
+def _vocabularies(
+    described: mixture.Mixture, data_dir: str | Path | None, source_tags: bool
+) -> dict[str, Vocabulary]:
+    corpus = described.corpus
+    models = {"inputs": corpus.source_vocabulary, "targets": corpus.target_vocabulary}
+    if data_dir is not None:
+        check_vocabulary(data_dir, models.values())
+    vocabularies = {side: Vocabulary(path) for side, path in models.items()}
+    if faults := mixture_faults(described, vocabularies["inputs"], source_tags):
+        raise ValueError("training_feed: " + "; ".join(faults))
+    return vocabularies
 
 
 def _warn(name: str, what: str) -> None:

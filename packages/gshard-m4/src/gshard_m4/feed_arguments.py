@@ -62,12 +62,9 @@ def check_vocabulary(data_dir: str | Path, models: Iterable[Path]) -> None:
         )
 
 
-def vocabulary_faults(
-    described: Mixture, vocabularies: Mapping[str, Vocabulary], source_tags: bool
-) -> list[str]:
+def mixture_faults(described: Mixture, source: Vocabulary, source_tags: bool) -> list[str]:
     """A sentence where tags lack their piece, and for languages that no window would have."""
     faults = []
-    source = vocabularies["inputs"]
     lacking = [code for code in described.rates if not source.has_piece(tag(code))]
     if source_tags and lacking:
         faults.append(
