@@ -91,7 +91,11 @@ def holm(values: Sequence[float]) -> list[float]:
 def _test(
     question: Question, how: metrics.Asked, method: str, samples: int
 ) -> tuple[dict[str, Paired], dict[str, str]]:
-    """The test in every metric, and the signatures; p is not yet corrected."""
+    """The test in every metric, and the signatures; p is not yet corrected.
+
+    Where both said the same in every line p is 1: PairedTest finds no resample with a larger
+    difference than 0, and so takes two equal systems for different ones.
+    """
     from sacrebleu.significance import PairedTest
 
     systems: list[tuple[str, Sequence[str]]] = [
@@ -108,13 +112,13 @@ def _test(
         signature, results = test()
         name = next(iter(signature))
         base, own = results[name]
-        found[key] = _paired(own, base)
+        found[key] = _paired(own, base, same=question.baseline == question.system)
         signatures[key] = signature[name].format()
     return found, signatures
 
 
-def _paired(own: Any, base: Any) -> Paired:
-    p = float(own.p_value)
+def _paired(own: Any, base: Any, *, same: bool) -> Paired:
+    p = 1.0 if same else float(own.p_value)
     ends = (own.mean, own.ci, base.mean, base.ci)
     return Paired(p, p, *map(float, ends))
 
