@@ -202,8 +202,8 @@ _OTHER_BY_NAME = {language.name.casefold(): language for language in (*OTHER_LAN
 
 # Hang is FLORES' script of Korean, the words are gettext's modifiers.
 _SCRIPTS = {script.casefold(): script for script in _KNOWN_SCRIPTS} | {
-    "hang": "Kore", "latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva",
-    "ijekavianlatin": "Latn", "iqtelif": "Latn",
+    "arabic": "Arab", "bengali": "Beng", "cyrillic": "Cyrl", "devanagari": "Deva", "hang": "Kore",
+    "ijekavianlatin": "Latn", "iqtelif": "Latn", "latin": "Latn",
 }  # fmt: skip
 # Regions that imply a script (Unicode CLDR, likelySubtags), and MediaWiki's ec and el.
 _SCRIPT_OF_SUBTAG = {
