@@ -238,10 +238,10 @@ def test_languages_choose_what_is_looked_at(tmp_path, capsys):
     languages["ru"]["train"].append(("", "empty"))
     folder = make(tmp_path / "m4", languages)
     assert run(["doctor", str(folder)]) == 1
-    assert run(["doctor", str(folder), "--languages=de"]) == 0
+    assert run(["doctor", str(folder), "--languages=deu_Latn"]) == 0
     assert run(["doctor", str(folder), "--languages=xx"]) == 2
     assert capsys.readouterr().err == (
-        f"gshard-m4 doctor: --languages: {folder} has no 'xx'; it has de, ru\n"
+        f"gshard-m4 doctor: --languages: 'xx' is not in {folder}; did you mean de, ru?\n"
     )
 
 

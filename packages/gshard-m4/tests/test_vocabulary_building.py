@@ -85,7 +85,7 @@ def test_the_same_directory_gives_the_same_files_and_only_force_replaces_them(fo
 
 
 def test_tags_output_languages_and_bytes(folder, tmp_path):
-    more = ["--tags", "--byte-fallback", "--languages=de", f"--output={tmp_path}/new/here"]
+    more = ["--tags", "--byte-fallback", "--languages=deu", f"--output={tmp_path}/new/here"]
     assert vocabulary(folder, *more, "--source-size=285", "--target-size=283") == 0
     source = Vocabulary(tmp_path / "new" / "here" / "source.model")
     assert [source.has_piece(tag) for tag in ("<2de>", "<2ja>")] == [True, False]

@@ -1,9 +1,11 @@
 """`gshard-m4 vocabulary`."""
 
 import argparse
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gshard_m4.vocabulary.settings import Settings
@@ -85,7 +87,7 @@ def command(options: argparse.Namespace, command_line: str) -> int:
         folder=options.output,
         overwrite=options.force,
         track=_bar,
-        say=lambda line: print(line, file=sys.stderr, flush=True),
+        stage=_stage,
     )
     print("\n".join(table(built.english, built.languages)))
     print(f"vocabularies: {built.folder}")
@@ -97,3 +99,25 @@ def _bar(codes: Sequence[str], what: str) -> Iterable[str]:
     from tqdm import tqdm
 
     return tqdm(codes, desc=what, unit=" languages", leave=False, disable=None)
+
+
+@contextlib.contextmanager
+def _stage(line: str) -> Iterator[None]:
+    """Says what begins; on a terminal a clock runs: SentencePiece does not tell how far it is."""
+    from tqdm import tqdm
+
+    print(line, file=sys.stderr, flush=True)
+    done = threading.Event()
+    with tqdm(bar_format="{elapsed}", leave=False, disable=None) as clock:
+
+        def tick() -> None:
+            while not clock.disable and not done.wait(1):
+                clock.refresh()
+
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gshard_m4.asked_languages import codes_in
 from gshard_m4.doctor.checks import Finding
 from gshard_m4.doctor.files import check_files, check_manifest, read_manifest
 from gshard_m4.doctor.keys import Held, english_of_all, held_of
@@ -55,7 +56,7 @@ def examine(
 
     Args:
         path: what `gshard-m4 prepare` wrote, or a corpus as downloaded.
-        languages: codes to look at in a prepared directory, all where none is given.
+        languages: any codes of those to look at in a prepared directory, all where none is given.
         kind: layout of a corpus as downloaded; found out where none is given.
         any_language: whether languages outside M4 belong to it.
         hashes: whether the hash of every file is compared.
@@ -86,11 +87,9 @@ def _prepared(
     path: Path, chosen: Sequence[str], hashes: bool, processes: int, quiet: bool
 ) -> Examination:
     manifest = read_manifest(path)
-    if unknown := sorted(set(chosen) - set(manifest.languages)):
-        raise InputError(
-            [f"--languages: {path} has no {code!r}; it has {', '.join(manifest.languages)}"
-             for code in unknown]
-        )  # fmt: skip
+    chosen, faults = codes_in(manifest.languages, chosen, str(path))
+    if faults:
+        raise InputError(faults)
     usable, findings = check_files(path, manifest, hashes=hashes)
     findings += check_manifest(manifest)
     codes = list(chosen or manifest.languages)

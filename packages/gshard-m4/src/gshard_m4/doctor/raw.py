@@ -22,6 +22,8 @@ def check_raw(
         raise InputError([f"--source={kind} is not known; there are {', '.join(BY_KIND)}"])
     layout = BY_KIND[kind or detect(folder)]
     found = scan(folder, layout, resolver(any_language=any_language))
+    if not found.parts and not found.faults:
+        raise InputError([f"{folder}: nothing in it can be read as {layout.kind}", *found.left_out])
     files = sorted({file for part in found.parts for file in part.files})
     sizes = sum(file.path.stat().st_size for file in files)
     surveys = run_all(

@@ -84,6 +84,7 @@ class _Split:
         self._script = script_of(prepared, task.code, split)
         self._parts = max(1, -(-len(self._pairs) // KEYS_AT_ONCE))
         self._rows: dict[str, list[int]] = {}  # Check -> number of rows, exact ones, the first.
+        self._everywhere = frozenset(task.everywhere.tolist())
         self._letters = [0.0, 0]  # In the script, of rows with letters.
         self._keys, self._hashes = array.array("Q"), array.array("Q")
 
@@ -119,7 +120,7 @@ class _Split:
             self._add("held out source", number, exact(source) in own.exact_sources)
         if english_key in own.english:
             self._add("held out English", number, exact(english) in own.exact_english)
-        elif _is_among(english_key, self._task.everywhere):
+        elif english_key in self._everywhere:
             self._add("held out English elsewhere", number)
 
     def _add(self, check: str, number: int, is_exact: bool = False) -> None:
@@ -215,11 +216,6 @@ def _counted(pairs: Iterable[Pair]) -> Iterator[Pair]:
         if number % _TICK == 0:
             count_rows(_TICK)
     count_rows(number % _TICK)
-
-
-def _is_among(key: int, sorted_keys: np.ndarray) -> bool:
-    place = int(np.searchsorted(sorted_keys, np.uint64(key)))
-    return place < len(sorted_keys) and int(sorted_keys[place]) == key
 
 
 def _repeated(keys_: np.ndarray) -> np.ndarray:

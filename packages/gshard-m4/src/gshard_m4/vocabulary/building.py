@@ -1,13 +1,14 @@
 """The two vocabularies of a prepared directory: learnt from its training text, then measured."""
 
+import contextlib
 import dataclasses
-import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from gshard_m4.asked_languages import codes_in
 from gshard_m4.corpus import Pair
 from gshard_m4.input_error import InputError
 from gshard_m4.prepared import Prepared
@@ -57,7 +58,7 @@ def build(
     folder: Path | None = None,
     overwrite: bool = False,
     track: Track = lambda codes, what: codes,
-    say: Callable[[str], None] = lambda line: None,
+    stage: Callable[[str], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Built:
     """Learns both vocabularies, writes them with their coverage, and returns it.
 
@@ -67,7 +68,7 @@ def build(
         folder: where files are written, by default the directory's own `vocabulary`.
         overwrite: whether vocabularies that are there are replaced.
         track: shows progress over languages.
-        say: takes a line for each stage.
+        stage: is entered with a line while a model is learnt.
 
     Raises:
         InputError: naming all that is wrong; nothing is then written.
@@ -79,14 +80,14 @@ def build(
         faults.append(f"{folder}: has {', '.join(there)} already; --force replaces them")
     if faults:
         raise InputError(faults)
-    codes = sorted(settings.languages or prepared.manifest.languages)
+    codes = _codes(prepared, settings.languages or prepared.manifest.languages)
     counts = {code: n for code, n in prepared.counts("train").items() if code in codes}
     sample = sampling.quotas(counts, settings.sentences, settings.temperature)
-    say(f"learning {settings.source_size:,} pieces from {sum(sample.values()):,} sentences")
-    source = _try(faults, lambda: _learn_source(prepared, sample, settings, track))
+    with stage(f"learning {settings.source_size:,} pieces from {sum(sample.values()):,} sentences"):
+        source = _try(faults, lambda: _learn_source(prepared, sample, settings, track))
     english = _english(prepared, counts, settings, track)
-    say(f"learning {settings.target_size:,} pieces from {len(english):,} English sentences")
-    target = _try(faults, lambda: _learn_target(english, settings))
+    with stage(f"learning {settings.target_size:,} pieces from {len(english):,} English sentences"):
+        target = _try(faults, lambda: _learn_target(english, settings))
     if faults:
         raise InputError(faults)
     return _write(prepared, folder, sample, english, (source, target), settings, track)
@@ -102,15 +103,15 @@ def _faults(prepared: Prepared, settings: Settings) -> list[str]:
             f"--character-coverage={settings.character_coverage} must be above 0 and at most 1"
         )
     known = list(prepared.manifest.languages)
-    for code in sorted(set(settings.languages) - set(known)):
-        near = difflib.get_close_matches(code, known, n=3, cutoff=0.5) or sorted(known)[:3]
-        faults.append(
-            f"--languages: {code!r} is not in {prepared.path}; did you mean {', '.join(near)}?"
-        )
+    faults += codes_in(known, settings.languages, str(prepared.path))[1]
     chosen = settings.languages or known
-    if not faults and not any(prepared.counts("train")[code] for code in chosen):
+    if not faults and not any(prepared.counts("train")[code] for code in _codes(prepared, chosen)):
         faults.append(f"{prepared.path}: has no training rows to learn from")
     return faults
+
+
+def _codes(prepared: Prepared, asked: Iterable[str]) -> list[str]:
+    return sorted(codes_in(prepared.manifest.languages, asked, "")[0])
 
 
 def _try(faults: list[str], learnt: Callable[[], bytes]) -> bytes:

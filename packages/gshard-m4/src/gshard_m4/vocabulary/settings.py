@@ -17,7 +17,7 @@ class Settings:
             characters of one language are nothing, and Chinese would lose one token in twenty.
         byte_fallback: other characters become bytes rather than unknown.
         tags: a piece `<2xx>` for every source language.
-        languages: codes to learn from; none for all.
+        languages: any codes of the languages to learn from; none for all.
     """
 
     source_size: int = 64_000
