@@ -69,8 +69,8 @@ def test_all_that_cannot_be_found_is_listed_at_once(capsys):
     assert captured.err.split("\n") == [
         "gshard-m4 languages: unknown language 'germn', not one of M4's 102; did you mean"
         " de (German)?",
-        "gshard-m4 languages: language 'zh_TW' is Chinese in the script Hant; M4's 'zh' is written"
-        " in Hans: keep the two apart",
+        "gshard-m4 languages: language 'zh_TW' is Chinese (script Hant), M4's 'zh' is in Hans:"
+        " keep the two apart; --any-language (variants=True) takes it as 'zh_Hant'",
         "gshard-m4 languages: language 'en' is English, which all are translated into",
         "gshard-m4 languages: language 'oc' is Occitan, not one of M4's 102; --any-language"
         " (others=True) takes it all the same",

@@ -87,22 +87,23 @@ def test_what_is_no_code_is_refused(code):
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("code", "name", "language", "variant"),
     [
-        ("zh_TW", "'zh_TW' is Chinese in the script Hant; M4's 'zh' is written in Hans"),
-        ("zho_Hant", "'zho_Hant' is Chinese in the script Hant; M4's 'zh' is written in Hans"),
-        ("sr@latin", "'sr@latin' is Serbian in the script Latn; M4's 'sr' is written in Cyrl"),
-        ("uz-Cyrl", "'uz-Cyrl' is Uzbek in the script Cyrl; M4's 'uz' is written in Latn"),
-        ("sr-el", "'sr-el' is Serbian in the script Latn; M4's 'sr' is written in Cyrl"),
-        ("pa_PK", "'pa_PK' is Punjabi in the script Arab; M4's 'pa' is written in Guru"),
-        (
-            "be-x-old",
-            "'be-x-old' is Belarusian in the orthography tarask, which M4's 'be' is not",
-        ),
+        ("zh_TW", "Chinese (script Hant)", "'zh' is in Hans", "zh_Hant"),
+        ("zho_Hant", "Chinese (script Hant)", "'zh' is in Hans", "zh_Hant"),
+        ("sr@latin", "Serbian (script Latn)", "'sr' is in Cyrl", "sr_Latn"),
+        ("sr-el", "Serbian (script Latn)", "'sr' is in Cyrl", "sr_Latn"),
+        ("uz-Cyrl", "Uzbek (script Cyrl)", "'uz' is in Latn", "uz_Cyrl"),
+        ("pa_PK", "Punjabi (script Arab)", "'pa' is in Guru", "pa_Arab"),
+        ("be-x-old", "Belarusian (orthography tarask)", "'be' is in Cyrl", "be_tarask"),
     ],
 )
-def test_other_scripts_are_kept_apart(code, message):
-    with pytest.raises(ValueError, match=f"^language {re.escape(message)}: keep the two apart$"):
+def test_other_scripts_and_orthographies_are_kept_apart(code, name, language, variant):
+    message = (
+        f"language {code!r} is {name}, M4's {language}: keep the two apart;"
+        f" --any-language (variants=True) takes it as {variant!r}"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         languages.find(code)
 
 
@@ -134,8 +135,8 @@ def test_languages_outside_m4_are_found_only_where_they_are_asked_for():
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         languages.find("oci_Latn")
-    message = "language 'kas_Deva' is Kashmiri in the script Deva; 'ks' is written in Arab"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}: keep the two apart$"):
+    message = "language 'kas_Deva' is Kashmiri (script Deva), 'ks' is in Arab: keep the two apart;"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         languages.find("kas_Deva", others=True)
     assert languages.find("kas_Deva", others=True, variants=True).code == "ks_Deva"
     count = len(languages.OTHER_LANGUAGES)

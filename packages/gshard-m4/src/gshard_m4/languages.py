@@ -71,21 +71,16 @@ def find(code: str, *, variants: bool = False, others: bool = False) -> Language
             f"language {code!r} is {language.name}, not one of M4's {len(LANGUAGES)};"
             " --any-language (others=True) takes it all the same"
         )
-    if script and script != language.script:
-        if variants:
-            return _variant(language, script, f"script {script}", script)
+    suffix = script if script != language.script else orthography
+    if not suffix:
+        return language
+    variant = _variant(language, suffix)
+    if not variants:
         raise ValueError(
-            f"language {code!r} is {language.name} in the script {script}; {_owner(language)}"
-            f" is written in {language.script}: keep the two apart"
+            f"language {code!r} is {variant.name}, {_owner(language)} is in {language.script}: keep"
+            f" the two apart; --any-language (variants=True) takes it as {variant.code!r}"
         )
-    if orthography and not variants:
-        raise ValueError(
-            f"language {code!r} is {language.name} in the orthography {orthography}, which"
-            f" {_owner(language)} is not: keep the two apart"
-        )
-    if orthography:
-        return _variant(language, orthography, f"orthography {orthography}", language.script)
-    return language
+    return variant
 
 
 def is_english(code: str) -> bool:
@@ -100,12 +95,14 @@ def _owner(language: Language) -> str:
     return f"M4's {language.code!r}" if language.band else repr(language.code)
 
 
-def _variant(language: Language, suffix: str, what: str, script: str) -> Language:
+def _variant(language: Language, suffix: str) -> Language:
+    """A language in another script, or another orthography."""
+    is_script = suffix in _KNOWN_SCRIPTS
     return dataclasses.replace(
         language,
         code=f"{language.code}_{suffix}",
-        name=f"{language.name} ({what})",
-        script=script,
+        name=f"{language.name} ({'script' if is_script else 'orthography'} {suffix})",
+        script=suffix if is_script else language.script,
         aliases=(),
         mc4_tokens=None,
         band=None,
