@@ -24,7 +24,7 @@ def png_size(data):
 
 @pytest.fixture(scope="module")
 def experts():
-    shares = {"de": ((0.5, 0.5),), "xx": ((0.1, 0.9),)}
+    shares = {"de": ((0.5, 0.5),), "zh_Hant": ((0.1, 0.9),)}
     return Experts(("encoder/<layer> 1",), 2, shares)
 
 

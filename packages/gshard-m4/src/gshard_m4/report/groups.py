@@ -32,7 +32,8 @@ def _band_table(scores: Scores, split: SplitScores) -> str:
         (band.name, band_bounds(band.smallest, band.largest), band.macro) for band in split.bands
     ]
     source = f"Bands by {scores.bands_from}." if scores.bands_from else ""
-    return _table("By resource band", ("Band", "Training pairs"), rows, scores, source)
+    about = "Training pairs" if any(band.smallest is not None for band in split.bands) else ""
+    return _table("By resource band", ("Band", about), rows, scores, source)
 
 
 def _script_table(scores: Scores, split: SplitScores) -> str:
@@ -62,20 +63,26 @@ def _table(
     scores: Scores,
     note: str,
 ) -> str:
+    """One row a group; the second column is left out where it has no head."""
     keys = _keys(scores, rows)
     numbers = "".join(f'<th scope="col" class="number">{escape(name)}</th>' for _, name in keys)
     body = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td class="plain">{escape(about)}</td>'
+        f'<tr><th scope="row">{escape(name)}</th>{_about(about) if heads[1] else ""}'
         f'<td class="number">{average.languages}</td>{_values(scores, average, keys)}</tr>'
         for name, about, average in rows
     )
+    second = f'<th scope="col">{heads[1]}</th>' if heads[1] else ""
     below = f'<p class="small soft">{escape(note)}</p>' if note else ""
     return (
         f'<div><h3>{title}<span class="aside">means over languages</span></h3>'
         f'<div class="wide"><table class="small-table"><thead><tr><th scope="col">{heads[0]}</th>'
-        f'<th scope="col">{heads[1]}</th><th scope="col" class="number">n</th>{numbers}</tr>'
+        f'{second}<th scope="col" class="number">n</th>{numbers}</tr>'
         f"</thead><tbody>{body}</tbody></table></div>{below}</div>"
     )
+
+
+def _about(text: str) -> str:
+    return f'<td class="plain">{escape(text)}</td>'
 
 
 def _values(scores: Scores, average: Macro, keys: Sequence[tuple[str, str]]) -> str:

@@ -7,12 +7,11 @@ from gshard_m4.evaluation.scores import Scores, SplitScores
 from gshard_m4.evaluation.translations import Split
 from gshard_m4.report import pictures
 from gshard_m4.report.compared import compared
+from gshard_m4.report.experts_section import expert_rows
 from gshard_m4.report.series import Series, order_of
 from gshard_m4.report.split_section import (
-    by_size,
     drawn_metrics,
     drawn_series,
-    expert_rows,
     series_of,
 )
 
@@ -68,7 +67,7 @@ def _of_experts(split: SplitScores, translations: Split) -> Iterator[_Named]:
     if experts is None or not experts.languages:
         return
     for layer, name in enumerate(experts.layers):
-        rows = expert_rows(experts, layer, by_size(split))
+        rows = expert_rows(split, experts, layer)
         yield f"{split.name}-experts-{layer}-{name}", pictures.heat_file(rows, layer=name)
 
 

@@ -3,11 +3,11 @@
 from html import escape
 
 from gshard_m4.evaluation.experts import Experts
-from gshard_m4.evaluation.scores import LanguageScores, Metric, Scores, SplitScores
+from gshard_m4.evaluation.scores import Metric, Scores, SplitScores
 from gshard_m4.report.columns import value_of
+from gshard_m4.report.experts_section import experts_section
 from gshard_m4.report.groups import group_tables
 from gshard_m4.report.headline import extremes, figures, notes, ranking_chart
-from gshard_m4.report.heat_map import Row, heat_map
 from gshard_m4.report.scatter_picture import scatter_picture
 from gshard_m4.report.score_table import score_table
 from gshard_m4.report.series import Point, Series
@@ -30,7 +30,7 @@ def split_section(
             _pictures(scores, split, number),
             extremes(scores, split),
             score_table(scores, split),
-            _experts(split, experts, number),
+            experts_section(split, experts, number=number),
             "</section>",
         ]
     )
@@ -60,18 +60,6 @@ def drawn_series(split: SplitScores, key: str) -> tuple[Series, str]:
     """The differences to the baseline where there are any, else the scores; and what against."""
     delta = series_of(split, f"delta_{key}")
     return (delta, "the baseline") if delta.points else (series_of(split, key), "")
-
-
-def expert_rows(experts: Experts, layer: int, languages: list[LanguageScores]) -> list[Row]:
-    """The shares of every recorded language in one layer: scored ones first, in their order."""
-    names = {one.code: one.name for one in languages if one.code in experts.languages}
-    names |= {code: code for code in experts.languages if code not in names}
-    return [Row(code, name, experts.languages[code][layer]) for code, name in names.items()]
-
-
-def by_size(split: SplitScores) -> list[LanguageScores]:
-    """Languages in the order of the table: most training text first, else the best first."""
-    return sorted(split.languages, key=lambda one: (one.train_rows is None, -(one.train_rows or 0)))
 
 
 def _sizes_given(split: SplitScores) -> bool:
@@ -106,17 +94,3 @@ def _metric_pictures(scores: Scores, split: SplitScores, metric: Metric, number:
         f"<details class='more'><summary><span class='name'>{title}</span></summary>"
         f"<div>{pictures}</div></details>"
     )
-
-
-def _experts(split: SplitScores, experts: Experts | None, number: int) -> str:
-    if experts is None or not experts.languages:
-        return ""
-    maps = []
-    for layer, name in enumerate(experts.layers):
-        rows = expert_rows(experts, layer, by_size(split))
-        picture = heat_map(rows, key=f"e{number}-{layer}", layer=name)
-        maps.append(
-            f"<details{' open' if layer == 0 else ''} class='experts'><summary><span class='name'>"
-            f"{escape(name)}</span></summary><div>{picture}</div></details>\n"
-        )
-    return f"<h3>Which experts a language uses</h3>{''.join(maps)}"
