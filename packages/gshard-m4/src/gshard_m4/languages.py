@@ -71,7 +71,7 @@ def find(code: str, *, variants: bool = False, others: bool = False) -> Language
             f"language {code!r} is {language.name}, not one of M4's {len(LANGUAGES)};"
             " --any-language (others=True) takes it all the same"
         )
-    suffix = script if script != language.script else orthography
+    suffix = script if script not in ("", language.script) else orthography
     if not suffix:
         return language
     variant = _variant(language, suffix)
