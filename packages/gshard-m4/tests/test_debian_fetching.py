@@ -12,6 +12,7 @@ from gshard_m4.debian import fetch, sources
 from gshard_m4.debian.extraction import licences
 from gshard_m4.input_error import InputError
 
+fcntl = pytest.importorskip("fcntl")
 COPYRIGHT = "License: GPL-2+\n text\n\nFiles: x\nLicense: MIT\n"
 GIMP = [
     ("de", {"_Open": "Ö_ffnen", "Close": "Schließen", "%s": "%s", "same": "same"}),
@@ -159,8 +160,12 @@ def test_a_second_run_takes_what_is_there_and_several_processes_give_the_same(ar
     first = rows(fetch(tmp_path / "work", progress=False))
     calls = (tmp_path / "calls").read_text()
     assert calls.split().count("update") == 1
+    written = (tmp_path / "work" / "pairs" / "de.tsv").stat().st_mtime_ns
     assert rows(fetch(tmp_path / "work", progress=False)) == first
     assert (tmp_path / "calls").read_text() == calls
+    assert (tmp_path / "work" / "pairs" / "de.tsv").stat().st_mtime_ns == written
+    (tmp_path / "work" / "pairs" / "de.tsv").unlink()
+    assert rows(fetch(tmp_path / "work", progress=False)) == first
     assert rows(fetch(tmp_path / "other", processes=2, progress=True)) == first
 
 
@@ -220,9 +225,9 @@ def test_a_system_without_apt_is_refused_with_what_to_do(monkeypatch, tmp_path):
     with pytest.raises(InputError) as error:
         fetch(tmp_path / "work", progress=False)
     assert error.value.faults == (
-        "--source=debian needs apt-get, apt-cache, dpkg-deb, found only on Debian and systems made"
-        " from it; run it there (a Debian container will do), copy the result, and use"
-        " --source=tsv here",
+        "--source=debian needs apt-get, apt-cache, dpkg-deb, which Debian and systems made from it"
+        " have; run it there (a Debian container will do), copy the result, and use --source=tsv"
+        " here",
     )
 
 
@@ -243,6 +248,14 @@ def test_half_a_download_is_not_taken_for_whole(archive, tmp_path):
         f"1 of 3 packages could not be downloaded (yelp); run the same command again to go on, or,"
         f" if the archive has newer versions by now, remove {tmp_path}/work/apt first",
     )
+
+
+def test_two_runs_do_not_share_a_folder(archive, tmp_path):
+    (tmp_path / "work").mkdir()
+    with (tmp_path / "work" / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match=r"^another process is at work in .*/work; wait for"):
+            fetch(tmp_path / "work", progress=False)
 
 
 def test_a_folder_that_cannot_be_made_is_named(archive, tmp_path):

@@ -34,23 +34,22 @@ class Package:
         return f"{self.name}_{self.version.replace(':', '%3a')}_{self.architecture}.deb"
 
 
-class Apt:
-    """apt's commands over a state folder of our own.
+def require_apt() -> None:
+    """Raises an InputError on systems without apt."""
+    if not all(map(shutil.which, NEEDED)):
+        raise InputError(
+            [
+                f"--source=debian needs {', '.join(NEEDED)}, which Debian and systems made from it"
+                " have; run it there (a Debian container will do), copy the result, and use"
+                " --source=tsv here"
+            ]
+        )
 
-    Raises:
-        InputError: where a command is missing on this system, or fails.
-    """
+
+class Apt:
+    """apt's commands over a state folder of our own; a command that fails is an InputError."""
 
     def __init__(self, state: Path):
-        missing = [command for command in NEEDED if shutil.which(command) is None]
-        if missing:
-            raise InputError(
-                [
-                    f"--source=debian needs {', '.join(missing)}, found only on Debian and systems"
-                    " made from it; run it there (a Debian container will do), copy the result, and"
-                    " use --source=tsv here"
-                ]
-            )
         self.lists = state / "lists"
         for folder in ("lists/partial", "cache/archives/partial"):
             (state / folder).mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Download, extract, merge: from an empty folder to a file of pairs for each language."""
 
+import contextlib
 import hashlib
 import multiprocessing
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gshard_m4 import languages as m4
-from gshard_m4.debian.apt import Apt, Package
+from gshard_m4.debian.apt import Apt, Package, require_apt
 from gshard_m4.debian.archive import BrokenPackageError
 from gshard_m4.debian.choosing import Choice, choose
 from gshard_m4.debian.extraction import Job, extract
@@ -53,10 +54,26 @@ def fetch(
             packages, where not one of the packages is in the archive.
     """
     codes = _codes(languages, any_language=any_language)
+    require_apt()
     try:
-        return _fetch(work.resolve(), codes, packages, processes=processes, progress=progress)
+        with _locked(work):
+            return _fetch(work.resolve(), codes, packages, processes=processes, progress=progress)
     except OSError as error:
         raise InputError([f"cannot work in {work}: {error}"]) from None
+
+
+@contextlib.contextmanager
+def _locked(work: Path) -> Iterator[None]:
+    """Keeps other runs out of the folder until this process ends."""
+    import fcntl  # not on Windows, where there is no apt either
+
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError([f"another process is at work in {work}; wait for it"]) from None
+        yield
 
 
 def _fetch(

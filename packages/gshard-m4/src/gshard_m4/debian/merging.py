@@ -1,6 +1,7 @@
 """Packages' pairs joined by language, and the record of where they are from."""
 
 import gzip
+import hashlib
 import json
 import shutil
 from collections import Counter
@@ -27,12 +28,15 @@ def merge(
 ) -> Path:
     """Writes the languages' files, packages in order of name; returns their folder.
 
-    Every language there is, where `codes` is None.
+    Every language there is, where `codes` is None. A folder of the same packages is left alone.
     """
     beside, folder = work / "pairs.partial", work / "pairs"
+    reports = {job.name: json.loads(job.report.read_text("utf-8")) for job in jobs}
+    made_of = _digest(reports, codes, missing, broken)
+    if _is_there(folder, made_of):
+        return folder
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    reports = {job.name: json.loads(job.report.read_text("utf-8")) for job in jobs}
     ordered = sorted(jobs, key=lambda job: job.name)
     rows: Counter[str] = Counter()
     for job in ordered:
@@ -45,6 +49,7 @@ def merge(
                 if code in reports[job.name]["members"]:
                     file.write(_member(job, reports[job.name]["members"][code]))
     record = {
+        "made_of": made_of,
         "sources": [_source(job, reports[job.name], packages) for job in ordered],
         "languages": {code: rows[code] for code in wanted},
         "other_languages": {c: n for c, n in rows.most_common() if c not in wanted},
@@ -71,6 +76,23 @@ def sources(folder: Path) -> list[dict[str, str]]:
         for source in record["sources"]
         if source["rows"]
     ]
+
+
+def _digest(*values: Any) -> str:
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_there(folder: Path, made_of: str) -> bool:
+    """Whether the folder is whole and was made of the same packages for the same languages."""
+    try:
+        record = json.loads((folder / RECORD).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    rows = record["languages"]
+    return record["made_of"] == made_of and all(
+        (folder / f"{code}.tsv").is_file() for code, count in rows.items() if count
+    )
 
 
 def _member(job: Job, place: Sequence[int]) -> bytes:
