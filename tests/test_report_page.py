@@ -259,6 +259,19 @@ def test_most_training_text_comes_first_and_missing_numbers_last(opened, pages):
     assert languages(opened) == names
 
 
+def test_points_are_dimmed_by_the_filter_and_lead_to_examples(opened, pages):
+    opened.get(pages["all"])
+    script = "return document.querySelectorAll('[data-mark]:not(.dim)').length"
+    whole_page = opened.execute_script(script)
+    opened.find_element("id", "find").send_keys("yiddish")
+    # In the trend, without smoothing and in the scatter; BLEU is defined for every other language.
+    assert (whole_page, opened.execute_script(script)) == (101 + 101 + 102 + 3 * 51, 6)
+    opened.execute_script(
+        "document.querySelector('[data-mark=yi]').dispatchEvent(new MouseEvent('click'))"
+    )
+    assert texts(opened, "details[open][data-find] summary .name") == ["Yiddish yi"]
+
+
 def test_filter_finds_bands(opened, pages):
     opened.get(pages["all"])
     opened.find_element("id", "find").send_keys("high")

@@ -98,7 +98,7 @@ def test_table_has_most_training_text_first_and_unknown_last(scores):
     assert re.findall(r'<tr data-code="(\w+)"', table)[:4] == ["ar", "de", "yo", "fr"]
     row = re.search(r'<tr data-code="de".*?</tr>', table)
     assert row is not None
-    assert re.findall(r"<td[^>]*>(?:<span[^>]*></span>)?([^<]*)</td>", row[0])[:12] == [
+    assert [re.sub("<[^>]*>", "", cell) for cell in re.findall("<td.*?</td>", row[0])][:12] == [
         "de", "Latn", "high", "1,200", "50", "\u200751.0",
         "48.0", "+3.0", "0.012", "± 1.2", "20.0", "0.812",
     ]  # fmt: skip
@@ -186,6 +186,15 @@ def test_without_any_size_there_are_no_pictures(make_scores):
     assert "<svg" not in text
     assert "chrF++ of every language, 0 to 100" in text
     assert "<dt>Command</dt><dd>not recorded</dd>" in text
+
+
+def test_significant_differences_are_counted(scores):
+    text = page(scores, translations())
+    assert (
+        "<p>Against bilin&lt;gual&gt;: chrF++: 1 of 1 language significantly better, 0 worse "
+        "(p &lt; 0.05 after Holm's correction).</p>"
+    ) in text
+    assert 'correction for the number of languages"><b>0.012</b></td>' in text
 
 
 def test_test_that_can_find_nothing_is_said(make_scores):

@@ -69,14 +69,15 @@ def test_page_has_a_row_a_language_and_escapes_names(systems):
 def test_tests_against_the_first_system_are_shown(systems, make_scores):
     paired = {"chrfpp": Paired(0.01, 0.03, 52.0, 1.0, 50.0, 1.1)}
     tested = make_scores(
-        {"de": B["de"] | {"paired": paired}, "ar": B["ar"]},
+        {"de": B["de"] | {"paired": paired, "delta": {"chrfpp": -2.0}}, "ar": B["ar"]},
         name="MoE",
         baseline=Baseline("dense", "scores", {}),
         significance=Significance("bootstrap", 1000, {}, 2),
     )
     text = comparison_page([systems[0], tested])
     assert "p chrF++ MoE</th>" in text
-    assert '<td class="number" data-v="0.03">0.030</td>' in text
+    assert "<p>MoE against dense: chrF++: 0 of 1 language significantly better, 1 worse" in text
+    assert '<td class="number" data-v="0.03"><b>0.030</b></td>' in text
     other = make_scores(B, name="MoE", significance=Significance("bootstrap", 1000, {}, 2),
                         baseline=Baseline("something else", "scores", {}))  # fmt: skip
     assert "p chrF++" not in comparison_page([systems[0], other])

@@ -1,6 +1,6 @@
 """Numbers as the page shows them, and what its parts are called by."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from html import escape
 
@@ -9,6 +9,7 @@ from gshard_m4.report.axes import signed
 
 Show = Callable[[float], str]
 NOTHING = "–"  # where there is no number
+SIGNIFICANT = 0.05
 _BAND_ORDER = {"high": 3, "mid": 2, "low": 1}
 
 
@@ -44,8 +45,8 @@ def count(number: float) -> str:
 
 
 def probability(p: float) -> str:
-    """A p-value with three decimals."""
-    return f"{p:.3f}"
+    """A p-value with three decimals, bold where it is significant."""
+    return f"<b>{p:.3f}</b>" if p < SIGNIFICANT else f"{p:.3f}"
 
 
 def margin(half: float) -> str:
@@ -73,6 +74,24 @@ def metric_show(scores: Scores, key: str) -> Show:
 def leading_first(scores: Scores) -> list[Metric]:
     """The metrics, beginning with the one that languages are ranked by."""
     return sorted(scores.metrics, key=lambda metric: metric != scores.leading)
+
+
+def significance(rows: Iterable[LanguageScores], metric: Metric) -> str:
+    """In how many languages a system differs significantly from its baseline, in words."""
+    tested = [one for one in rows if metric.key in one.paired and metric.key in one.delta]
+    if not tested:
+        return ""
+    sign = 1 if metric.higher_is_better else -1
+    gains = [
+        sign * one.delta[metric.key]
+        for one in tested
+        if one.paired[metric.key].p_holm < SIGNIFICANT
+    ]
+    better = sum(gain > 0 for gain in gains)
+    return (
+        f"{escape(metric.title)}: {better} of {languages(len(tested))} significantly better, "
+        f"{len(gains) - better} worse (p &lt; {SIGNIFICANT} after Holm's correction)"
+    )
 
 
 def languages(number: int) -> str:

@@ -10,7 +10,7 @@ from html import escape
 from gshard_m4.evaluation.scores import BANDS, Metric, Scores
 from gshard_m4.report import cells
 from gshard_m4.report.compared import Compared, band_of, compared
-from gshard_m4.report.comparison_table import comparison_table
+from gshard_m4.report.comparison_table import comparison_table, tested
 from gshard_m4.report.document import codes, document, facts, finder, head, packages
 from gshard_m4.report.scatter_picture import scatter_picture
 from gshard_m4.report.trend_picture import trend_picture
@@ -47,6 +47,7 @@ def _section(split: Compared, systems: Sequence[Scores], number: int) -> str:
             f'<section id="set-{escape(split.name)}"><h2>{escape(split.title)}</h2>',
             f"<p>{escape(split.shows)}</p>" if split.shows else "",
             _summary(split, systems),
+            _significance(split, systems),
             _missing(split),
             *(_pictures(split, metric, number) for metric in _drawn(split)),
             *(_changes(split, systems, system) for system in range(1, len(split.systems))),
@@ -97,6 +98,19 @@ def _means(
         for metric in split.metrics
         for band, _ in groups
     )
+
+
+def _significance(split: Compared, systems: Sequence[Scores]) -> str:
+    """How many languages every system is significantly better and worse in than the first."""
+    found = []
+    for system in range(1, len(systems)):
+        if tested(systems[0], systems[system]):
+            own = [row[system] for row in split.rows]
+            said = [cells.significance(own, metric) for metric in split.metrics]
+            name, first = escape(split.systems[system]), escape(split.systems[0])
+            text = "; ".join(each for each in said if each)
+            found.append(f"<p>{name} against {first}: {text}.</p>" if text else "")
+    return "".join(found)
 
 
 def _missing(split: Compared) -> str:

@@ -72,7 +72,7 @@ def _of_metric(
         means = split.mean(key, system), split.mean(key, 0)
         mean = means[0] - means[1] if means[0] is not None and means[1] is not None else None
         found.append(_Values(column, _difference(split, key, system), mean))
-        if _tested(systems[0], systems[system]):
+        if tested(systems[0], systems[system]):
             tip = "paired test against the first system, corrected for languages (Holm)"
             column = Column(
                 f"p {metric.title} {name}", key, tip, cells.probability, first, ascending=True
@@ -81,7 +81,7 @@ def _of_metric(
     return found
 
 
-def _tested(first: Scores, other: Scores) -> bool:
+def tested(first: Scores, other: Scores) -> bool:
     """Whether the other system's scores hold a test against the first."""
     against = other.baseline
     return other.significance is not None and against is not None and against.name == first.name

@@ -19,7 +19,6 @@ from gshard_m4.report.columns import value_of
 _MOST_FIGURES = 3
 WATCHED = 0.05  # a language is named when more of its translations have a defect
 _MOST_NAMED = 8
-_SIGNIFICANT = 0.05
 _DEFECTS = (
     ("not in English", "wrong_language"),
     ("empty", "empty"),
@@ -82,7 +81,16 @@ def notes(scores: Scores, split: SplitScores) -> str:
         _watch(split.languages),
     ]
     listed = "".join(f'<p class="note small">{text}</p>' for text in found if text)
-    return _bleu_note(scores, split) + listed
+    return _bleu_note(scores, split) + _significance(scores, split) + listed
+
+
+def _significance(scores: Scores, split: SplitScores) -> str:
+    if scores.significance is None or scores.baseline is None:
+        return ""
+    said = [cells.significance(split.quoted, each) for each in cells.leading_first(scores)]
+    found = "; ".join(text for text in said if text)
+    against = escape(scores.baseline.name)
+    return f"<p>Against {against}: {found}.</p>" if found else ""
 
 
 def _bleu_note(scores: Scores, split: SplitScores) -> str:
@@ -143,9 +151,9 @@ def _too_few_samples(scores: Scores) -> str:
     if tested is None:
         return ""
     least = tested.languages / (tested.samples + 1)
-    if least < _SIGNIFICANT:
+    if least < cells.SIGNIFICANT:
         return ""
-    wanted = math.ceil(tested.languages / _SIGNIFICANT)
+    wanted = math.ceil(tested.languages / cells.SIGNIFICANT)
     return (
         f"With {tested.samples:,} samples and {cells.languages(tested.languages)} no p-value can "
         f"be below {min(least, 1.0):.3f} after Holm's correction, however clear the difference: "

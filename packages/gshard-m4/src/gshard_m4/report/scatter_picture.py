@@ -29,7 +29,7 @@ def scatter_picture(series: Sequence[Series], *, key: str, measure: str, against
     marks = "".join(
         f'<g class="{svg.style(one)}">'
         + "".join(
-            svg.mark(x, y, one.style, tip(point, one, bool(against)))
+            svg.mark(x, y, one.style, code=point.code, tip=tip(point, one, bool(against)))
             for (x, y), point in zip(places[index], one.points, strict=True)
         )
         + "</g>"

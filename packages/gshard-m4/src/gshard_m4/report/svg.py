@@ -82,10 +82,14 @@ def style(series: Series) -> str:
     return f"series-{series.style % SERIES_STYLES}"
 
 
-def mark(x: float, y: float, index: int, tip: str = "") -> str:
-    """A system's mark at a place, with the text that shows when it is pointed at."""
+def mark(x: float, y: float, index: int, *, code: str = "", tip: str = "") -> str:
+    """A system's mark at a place, with the text that shows when it is pointed at.
+
+    `code` is of the language, for the script that dims those that are not looked for.
+    """
     inside = f"<title>{escape(tip)}</title>" if tip else ""
     place = f' transform="translate({x:.1f},{y:.1f})"' if x or y else ""
+    place += f' data-mark="{escape(code)}"' if code else ""
     return f'<path class="mark-point" d="{_SHAPES[index % len(_SHAPES)]}"{place}>{inside}</path>'
 
 

@@ -76,7 +76,13 @@ def _system(
     at = [(places[point.code], point.value) for point in series.points]
     drawn = trend_places(series, places) if smooth else at
     marks = "".join(
-        svg.mark(frame.x(x), frame.y(y), series.style, tip(point, series, difference))
+        svg.mark(
+            frame.x(x),
+            frame.y(y),
+            series.style,
+            code=point.code,
+            tip=tip(point, series, difference),
+        )
         for (x, y), point in zip(at, series.points, strict=True)
     )
     return marks + svg.line(((frame.x(x), frame.y(y)) for x, y in drawn), series.style)

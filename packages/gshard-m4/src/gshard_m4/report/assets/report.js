@@ -3,6 +3,7 @@
 (() => {
   const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
   const rows = [...document.querySelectorAll("[data-find]")];
+  const marks = [...document.querySelectorAll("[data-mark]")];
   const finder = document.querySelector(".finder");
   const input = finder.querySelector("input");
   const found = finder.querySelector("output");
@@ -16,6 +17,7 @@
       row.hidden = !shown;
       if (shown) codes.add(row.dataset.code);
     }
+    for (const mark of marks) mark.classList.toggle("dim", !codes.has(mark.dataset.mark));
     found.textContent = words.length ? `${codes.size} of ${total} languages` : `${total} languages`;
   }
 
@@ -114,6 +116,16 @@
       details.open = true;
       target.scrollIntoView();
     }
+  }
+
+  // Points lead to the language's examples, where the page has them.
+  for (const mark of marks) {
+    const to = `language-${mark.dataset.mark}`;
+    if (!document.getElementById(to)) continue;
+    mark.classList.add("leads");
+    mark.addEventListener("click", () => {
+      location.hash = to;
+    });
   }
 
   finder.hidden = false;
