@@ -6,10 +6,7 @@ from gshard_m4.cli import run
 from gshard_m4.prepared import open_prepared
 
 pytest.importorskip("apache_beam")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("default"),  # Beam's own imports warn
-]
+pytestmark = pytest.mark.filterwarnings("default")  # Beam's own imports warn
 
 
 def sentence(number, words):

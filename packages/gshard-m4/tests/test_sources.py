@@ -150,19 +150,22 @@ LAYOUTS = {
             "Tiny.en-am.en.xz": EN,
             "dev.de": DE[:1],
             "dev.en": EN[:1],
+            "newstest2014.de": DE,
+            "newstest2014.en": EN,
             "README.md": ["about"],
         },
         {
             ("de", "train"): rows("Books"),
             ("am", "train"): rows("Tiny", AM),
             ("de", "validation"): rows("dev", DE[:1], EN[:1]),
+            ("de", "test"): rows("newstest2014"),
         },
     ),
     "tsv": (
         {
             "de.train.tsv": tsv(DE, EN, ["a", "b"]),
             "am/test.tsv.gz": tsv(AM, EN),
-            "news.en-ha.tsv": tsv(EN, DE),
+            "news.en-ha.tsv": tsv(EN, DE, ["1.25", "1.5"]),
             "zh-CN.tsv": ["target\tsource\torigin", "The dog\t狗\tx"],
             "CC/fr_FR-en_XX.valid.tsv": tsv(DE, EN),
         },

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam  # pyright: ignore[reportMissingImports] -- an extra brings it
 import numpy as np
 
 from gshard_m4.input_error import InputError
@@ -29,6 +28,14 @@ from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.spool import partition
 from gshard_m4.sources.parts import Part
 from gshard_m4.writing import write_all
+
+try:
+    import apache_beam as beam  # pyright: ignore[reportMissingImports] -- an extra brings it
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "gshard_m4.preparing.beam_steps needs Apache Beam: pip install 'gshard-m4[beam]'",
+        name=error.name,
+    ) from error
 
 PlainRow = tuple[Any, ...]
 """A `Keyed` between steps: Beam's coders are fast for plain tuples, slow for others."""

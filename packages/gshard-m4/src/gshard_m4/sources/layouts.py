@@ -24,6 +24,8 @@ SPLITS = {
     "tst": "test",
     "devtest": "test",
     "eval": "test",
+    "newstest": "test",
+    "newsdev": "validation",
 }
 SPLIT_WORDS = "|".join(sorted(SPLITS, key=len, reverse=True))
 _CODE = rf"(?!(?:{SPLIT_WORDS})\b)[A-Za-z]{{2,3}}(?:[_@][A-Za-z0-9]{{2,8}})*"

@@ -154,7 +154,8 @@ def _split(match: re.Match[str], form: Form) -> str:
     if named:
         return SPLITS.get(named, named)
     words = re.split(r"[./_-]", "/".join(match.string.split("/")[-2:]))
-    return next((SPLITS[word] for word in reversed(words) if word in SPLITS), form.split)
+    stems = [re.sub(r"\d+$", "", word) for word in reversed(words)]  # tst2013, newstest2014
+    return next((SPLITS[stem] for stem in stems if stem in SPLITS), form.split)
 
 
 def _find(

@@ -84,7 +84,7 @@ def _tsv(content: Iterator[str], part: Part) -> Iterator[Row]:
     """Columns by number, or by the names in a first line that has only such; no quoting."""
     file = part.files[0]
     source, english = (int(column) for column in part.columns)
-    origin = None if part.kind in ("nllb", "wmt") else 2
+    origin: int | None = None
     for number, line in enumerate(content, start=1):
         cells = line.split("\t")
         if number == 1 and len(cells) > 1 and {c.casefold() for c in cells} <= _HEADER:
@@ -92,10 +92,17 @@ def _tsv(content: Iterator[str], part: Part) -> Iterator[Row]:
             source, english = _columns_named(names, file)
             origin = names.index("origin") if "origin" in names else None
             continue
+        if number == 1 and len(cells) == 3 and not _is_number(cells[2]):
+            origin = 2
         if len(cells) <= max(source, english):
             raise InputError([_too_few(file, number, len(cells), max(source, english) + 1)])
         more = origin is not None and len(cells) > origin
         yield cells[source], cells[english], cells[origin] if more else ""  # type: ignore[index]
+
+
+def _is_number(text: str) -> bool:
+    """Whether a third column holds scores rather than names of collections."""
+    return re.fullmatch(r"\s*[-+]?[\d.,]+(e[-+]?\d+)?\s*", text) is not None
 
 
 def _columns_named(names: list[str], file: File) -> tuple[int, int]:
