@@ -141,14 +141,16 @@ def test_packages_become_a_file_for_each_language(archive, tmp_path, capsys):
     assert "debian: no package vlc-l10n in the archive, left out\n" in capsys.readouterr().err
 
 
-def test_variants_and_languages_outside_m4_are_written_where_they_are_asked_for(archive, tmp_path):
-    folder = fetch(
-        tmp_path / "work", languages=["zho_Hant", "sd_Deva"], packages=["gettext"], progress=False
-    )
+def test_variants_and_languages_outside_m4_are_written_where_they_are_asked_for(
+    archive, tmp_path, capsys
+):
+    wanted = ["zho_Hant", "sd_Deva", "hau"]
+    folder = fetch(tmp_path / "work", languages=wanted, packages=["gettext"], progress=False)
     assert rows(folder) == {
         "sd_Deva": "खोलो\tOpen\tgimp-data\nबन्द करो\tClose\tgimp-data\n",
         "zh_Hant": "關閉\tClose\tgimp-data\n",
     }
+    assert "debian: no text in ha, left out\n" in capsys.readouterr().err
     everything = fetch(tmp_path / "work", any_language=True, progress=False)
     assert list(rows(everything)) == ["de", "fr", "sd_Deva", "zh_Hant"]
     record = json.loads((everything / "debian.json").read_text("utf-8"))
@@ -190,10 +192,16 @@ def test_a_package_that_cannot_be_read_is_named_and_left_out(archive, tmp_path, 
 
 def test_help_without_its_english_package_is_left_out(archive, tmp_path, capsys):
     archive({"libreoffice-help-fr": help_page("fr", "Oui."), "gimp-data": package({})})
-    folder = fetch(tmp_path / "work", packages=["libreoffice-help", "gimp-data"], progress=False)
+    folder = fetch(
+        tmp_path / "work",
+        languages=["fr"],
+        packages=["libreoffice-help", "gimp-data"],
+        progress=False,
+    )
     assert rows(folder) == {}
     assert capsys.readouterr().err == (
         "debian: no package libreoffice-help-en-us, the English of libreoffice-help: left out\n"
+        "debian: no text in fr, left out\n"
     )
 
 

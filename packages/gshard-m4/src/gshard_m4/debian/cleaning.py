@@ -54,6 +54,9 @@ class Cleaner:
 
     def pair(self, english: str, text: str) -> tuple[str, str] | None:
         """Text and English, in the order of a translation's source and target, or None."""
+        if not text:
+            self.removed["empty"] += 1
+            return None
         ours = self._english.get(english)
         if ours is None:
             ours = self._english[english] = _english(english)

@@ -17,6 +17,7 @@ from gshard_m4.debian.cleaning import Cleaner
 from gshard_m4.debian.locales import language_of
 from gshard_m4.debian.packages import COLLECTIONS, DESCRIPTIONS, Collection
 from gshard_m4.debian.readers import READERS
+from gshard_m4.debian.translations import Translation
 from gshard_m4.languages import Language
 from gshard_m4.writing import write_all
 
@@ -55,43 +56,42 @@ class Job:
         return self.output.with_name(f"{self.name}.json")
 
 
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """Pairs by code without duplicates, how many were read, what was removed, unknown locales."""
+
+    pairs: Mapping[str, Mapping[tuple[str, str], None]]
+    read: int
+    removed: Counter[str]
+    unknown: Counter[str]
+
+
 def extract(job: Job) -> str:
-    """Reads a package and writes its pairs; returns its name."""
+    """Reads a package and writes its pairs; returns its name.
+
+    Raises:
+        BrokenPackageError: its archive cannot be read.
+    """
     collection = next(c for c in (*COLLECTIONS, DESCRIPTIONS) if c.name == job.collection)
     copyright_files: list[bytes] = []
     ours, unreadable_english = _english(collection, job.english)
     unreadable = list(unreadable_english)
-    translations = READERS[collection.reader].read(
-        _members(job.inputs, collection, copyright_files), ours, unreadable.append
-    )
-    cleaner, unknown, read = Cleaner(), Counter[str](), 0
-    pairs: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
-    for locale, english, text in translations:
-        language = language_of(locale, mediawiki=collection.reader == "mediawiki")
-        if language is None:
-            unknown[locale] += 1
-            continue
-        read += 1
-        pair = cleaner.pair(english, text) if text else None
-        if pair:
-            pairs[language.code][pair] = None
-        elif not text:
-            cleaner.removed["empty"] += 1
-    content, members = _packed(_by_code(pairs), job.name)
-    kept = sum(map(len, pairs.values()))
-    cleaner.removed["duplicate"] = read - kept - cleaner.removed.total()
+    members = _members(job.inputs, collection, copyright_files)
+    translations = READERS[collection.reader].read(members, ours, unreadable.append)
+    found = _collect(translations, mediawiki=collection.reader == "mediawiki")
+    content, places = _packed(_by_code(found.pairs), job.name)
     report = {
         "package": job.name,
         "collection": collection.name,
         "fingerprint": job.fingerprint,
         "rules": _rules(),
         "licence": sorted({one for text in copyright_files for one in licences(text)}),
-        "read": read,
-        "kept": kept,
-        "removed": {reason: n for reason, n in cleaner.removed.most_common() if n},
-        "unknown_locales": dict(unknown.most_common()),
+        "read": found.read,
+        "kept": found.read - found.removed.total(),
+        "removed": {reason: n for reason, n in found.removed.most_common() if n},
+        "unknown_locales": dict(found.unknown.most_common()),
         "unreadable": unreadable,
-        "members": members,
+        "members": places,
     }
     outputs: dict[str, str | bytes] = {
         job.output.name: content,
@@ -102,6 +102,23 @@ def extract(job: Job) -> str:
     job.report.unlink(missing_ok=True)
     write_all(job.output.parent, outputs)
     return job.name
+
+
+def _collect(translations: Iterable[Translation], *, mediawiki: bool) -> _Found:
+    cleaner, unknown, read = Cleaner(), Counter[str](), 0
+    pairs: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
+    for locale, english, text in translations:
+        language = language_of(locale, mediawiki=mediawiki)
+        if language is None:
+            unknown[locale] += 1
+            continue
+        read += 1
+        pair = cleaner.pair(english, text)
+        if pair:
+            pairs[language.code][pair] = None
+    kept = sum(map(len, pairs.values()))
+    cleaner.removed["duplicate"] = read - kept - cleaner.removed.total()
+    return _Found(pairs, read, cleaner.removed, unknown)
 
 
 @functools.lru_cache(maxsize=2)

@@ -101,7 +101,11 @@ def _fetch(
     jobs = [job for choice in choices for job in _jobs(choice, described, work, apt.lists)]
     broken = _extract(jobs, processes=processes, progress=progress)
     done = [job for job in jobs if job.name not in broken]
-    return merge(done, described, work, codes=codes, missing=missing, broken=broken)
+    folder = merge(done, described, work, codes=codes, missing=missing, broken=broken)
+    for code in codes or ():
+        if not (folder / f"{code}.tsv").exists():
+            print(f"debian: no text in {code}, left out", file=sys.stderr)
+    return folder
 
 
 def _codes(languages: Codes[str] | None, *, any_language: bool) -> list[str] | None:
