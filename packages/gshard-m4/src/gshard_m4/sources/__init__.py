@@ -10,5 +10,5 @@ from gshard_m4.sources.layouts import Form as Form
 from gshard_m4.sources.layouts import Layout as Layout
 from gshard_m4.sources.parts import Part as Part
 from gshard_m4.sources.parts import Scan as Scan
-from gshard_m4.sources.parts import scan as scan
 from gshard_m4.sources.readers import rows as rows
+from gshard_m4.sources.scanning import scan as scan

@@ -6,7 +6,7 @@ from gshard_m4.input_error import InputError
 from gshard_m4.languages import is_english
 from gshard_m4.sources.files import File, files_below
 from gshard_m4.sources.layouts import LAYOUTS, Layout
-from gshard_m4.sources.parts import matches
+from gshard_m4.sources.scanning import matches
 
 
 def detect(root: Path) -> str:
