@@ -44,6 +44,9 @@ def package(files):
     return buffer.getvalue()
 
 
+GERMAN = {"usr/share/locale/de/LC_MESSAGES/y.mo": catalogue({"Help": "Hilfe"})}
+
+
 def help_page(language, text):
     return package({f"usr/help/{language}/text/a.html": f'<p id="a">{text}</p>'.encode()})
 
@@ -137,6 +140,7 @@ def test_packages_become_a_file_for_each_language(archive, tmp_path, capsys):
     }
     assert descriptions["licence"] == "free by the Debian Free Software Guidelines, as all of main"
     assert french["licence"] == "MPL-2.0"
+    assert french["licence_source"] == "debian/copyright of the source package"
     assert record["missing_packages"][-2:] == ["wordpress-l10n", "yelp"]
     assert "debian: no package vlc-l10n in the archive, left out\n" in capsys.readouterr().err
 
@@ -256,6 +260,13 @@ def test_half_a_download_is_not_taken_for_whole(archive, tmp_path):
         f"1 of 3 packages could not be downloaded (yelp); run the same command again to go on, or,"
         f" if the archive has newer versions by now, remove {tmp_path}/work/apt first",
     )
+
+
+def test_a_copyright_file_in_words_is_named_as_such(archive, tmp_path):
+    archive({"yelp": package({"usr/share/doc/yelp/copyright": b"Free.\n", **GERMAN})})
+    (source,) = sources(fetch(tmp_path / "work", packages=["yelp"], progress=False))
+    assert source["licence"] == "GPL-2+, GPL-3+, LGPL-2+, MIT, BSD by package"
+    assert source["licence_source"] == "/usr/share/doc/yelp/copyright in the package, in words"
 
 
 def test_two_runs_do_not_share_a_folder(archive, tmp_path):

@@ -85,6 +85,7 @@ def extract(job: Job) -> str:
         "collection": collection.name,
         "fingerprint": job.fingerprint,
         "rules": _rules(),
+        "has_copyright": bool(copyright_files),
         "licence": sorted({one for text in copyright_files for one in licences(text)}),
         "read": found.read,
         "kept": found.read - found.removed.total(),

@@ -107,15 +107,20 @@ def _source(job: Job, report: Mapping[str, Any], packages: Mapping[str, Package]
     collection = next(c for c in (*COLLECTIONS, DESCRIPTIONS) if c.name == job.collection)
     package = packages.get(job.name)
     named = ", ".join(report["licence"])
+    file = f"/usr/share/doc/{job.name}/copyright in the package"
+    if collection is DESCRIPTIONS:
+        licence_source = "Debian Policy 2.2.1"
+    elif named:
+        licence_source = file
+    elif report["has_copyright"]:
+        licence_source = f"{file}, in words"
+    else:
+        licence_source = "debian/copyright of the source package"
     return {
         "kind": f"debian/{collection.name}",
         "path": f"{job.name} {package.version}" if package else job.name,
         "licence": named or collection.licence,
-        "licence_source": f"/usr/share/doc/{job.name}/copyright in the package"
-        if named
-        else "Debian Policy 2.2.1"
-        if collection is DESCRIPTIONS
-        else "debian/copyright of the source package",
+        "licence_source": licence_source,
         "hash": f"sha256:{package.sha256}" if package else f"inputs:{job.fingerprint}",
         "rows": report["kept"],
     }
