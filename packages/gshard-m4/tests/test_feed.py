@@ -92,7 +92,7 @@ def test_rows_are_pairs_of_the_training_text_cut_with_their_end_kept(make_feed):
         (
             {"packing": feed.Packing(), "task_feature_lengths": {"inputs": 64, "targets": 48}},
             5,
-            "2854de52a445ccd7e30b1207f7db2f6f0ff677e65802cfdc8ef15321fd813120",
+            "06877b54f1cc63ad4603446009051522dcfc8c97bc73ada37c307538fae60be0",
         ),
     ],
 )

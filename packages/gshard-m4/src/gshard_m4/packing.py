@@ -29,9 +29,10 @@ _WINDOW_TOKENS = 32768
 _REACHED = 0.985
 # What stays free at the end of a row, in mean lengths of an example.
 _LOST = 0.15
-# Standard deviations of a window's length that are kept free, on top of that.
-_MARGIN = 1.5
-SAMPLE = 4096
+# Standard deviations that are kept free on top: of a window's length, and of the sample's mean.
+_WINDOW_MARGIN = 1.65
+_SAMPLE_MARGIN = 1.0
+SAMPLE = 8192
 GOOD_FILL = 0.85
 # Up to here, products of four lengths fit into 64 bits.
 LONGEST_ROW = 1 << 15
@@ -44,7 +45,7 @@ class Packing:
     Attributes:
         window_rows: rows of a window, a divisor of the batch size; by default the largest with at
             most 32,768 tokens of "inputs".
-        window_examples: examples of a window; by default what the first 4,096 examples say will
+        window_examples: examples of a window; by default what the first 8,192 examples say will
             fit.
     """
 
@@ -93,7 +94,7 @@ def _fitting(rows: int, length: int, tokens: Tokens) -> int:
     room = min(_REACHED, 1 - _LOST * mean / length) * rows * length
     fits = int(room / mean)
     while fits > 1:
-        margin = _MARGIN * spread * math.sqrt(1 / fits + 1 / count)
+        margin = spread * (_WINDOW_MARGIN / math.sqrt(fits) + _SAMPLE_MARGIN / math.sqrt(count))
         if fits * mean * (1 + margin) <= room:
             break
         fits -= 1
