@@ -85,12 +85,27 @@ def test_help_and_usage(arguments, capsys):
     assert ("exit code 2" in captured.out) == ("--help" in arguments)
 
 
-def test_help_starts_without_heavy_imports():
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_help_starts_without_heavy_imports(command):
     code = (
         "import sys, gshard_m4.cli\n"
-        "try: gshard_m4.cli.run(['evaluate', '--help'])\n"
+        f"try: gshard_m4.cli.run([{command!r}, '--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'sacrebleu', 'numpy', 'grain', 'sentencepiece', 'seqio', 'tensorflow', 'jax'}\n"
+        "heavy = {'sacrebleu', 'numpy', 'grain', 'sentencepiece', 'seqio', 'tensorflow', 'jax',\n"
+        "         'py3langid', 'matplotlib', 'pyarrow'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_scoring_imports_neither_jax_nor_tensorflow(write_split, tmp_path):
+    folder = write_split("test", {"m4_de_en": ROWS})
+    arguments = ["evaluate", f"--translations={folder}", f"--output={tmp_path / 'report'}"]
+    code = (
+        "import sys, gshard_m4.cli\n"
+        f"assert gshard_m4.cli.run({arguments!r}) == 0\n"
+        "heavy = {'grain', 'seqio', 'tensorflow', 'jax', 'pyarrow', 'gshard_train'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

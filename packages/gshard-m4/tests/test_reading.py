@@ -134,6 +134,32 @@ def test_half_a_set_is_not_scored_as_if_whole(hyps, refs):
     ]
 
 
+def test_half_of_a_set_with_one_english_is_not_either(hyps, tmp_path):
+    names = ("eng_Latn", "deu_Latn", "fra_Latn", "ita_Latn", "oci_Latn")
+    flores = write(tmp_path / "dev", {f"{name}.dev": ENGLISH for name in names})
+    assert faults_of(hyps, flores, use_sources=False) == [
+        f"{hyps} has 2 of the 3 languages of {flores}; without hypotheses: it. Choose those to "
+        f"score with --languages, or give {flores}/eng_Latn.dev alone as --references"
+    ]
+    assert len(read(hyps, flores / "eng_Latn.dev")[0].tasks) == 2
+
+
+def test_lines_that_cannot_be_read_are_not_counted_on(tmp_path, refs):
+    path = tmp_path / "h.jsonl"
+    path.write_text('{"text": 2, "id": 1, "lang": "de"}\n{"text": "a", "id": [], "lang": "de"}\n')
+    assert faults_of(path, refs, languages=("de",)) == [
+        f"{path} line 1: 'prediction' must be a string, not int",
+        f"{path} line 2: 'id' must be a whole number or a string, not list",
+    ]
+    path.write_text('{"text": "a", "lang": "de"}\n[]\n')
+    assert faults_of(path, refs) == [f"{path} line 2: not a JSON object but list"]
+    sources = tmp_path / "s.jsonl"
+    sources.write_text('{"text": 3, "lang": "de"}\n' * 20)
+    write(tmp_path / "h", {"de.txt": SAID})
+    (fault,) = faults_of(tmp_path / "h", refs, sources, languages=("de",))
+    assert fault.startswith(f"{sources} line 1: 'source' must be a string, not int; also on line 2")
+
+
 def test_counts_that_differ_name_language_counts_and_place(hyps, refs):
     other = [f"{line} {number}a {number}b" for number, line in enumerate("abcdefghijklmnopqrst")]
     write(refs, {"de.txt": other})

@@ -68,7 +68,7 @@ def _languages(
     there = set(hypotheses.by_code)
     if not there:
         return [], []
-    wanted = set(references.by_code) if references.shared is None else there
+    wanted = set(references.by_code or references.beside) or there
     if choice.languages is not None:
         chosen = set(choice.languages)
         for code in sorted(chosen - there) if not choice.partial else ():
@@ -79,9 +79,14 @@ def _languages(
         faults.append(
             f"{hypotheses.path} has {len(there & wanted)} of the {len(wanted)} languages of "
             f"{references.path}; without hypotheses: {', '.join(missing)}. Choose those to score "
-            "with --languages"
+            f"with --languages{_or_english(references)}"
         )
     return sorted(there), []
+
+
+def _or_english(references: Side) -> str:
+    english = references.shared
+    return f", or give {english.path} alone as --references" if english is not None else ""
 
 
 def _pair_language(code: str, pairing: _Pairing) -> Task | None:
@@ -95,20 +100,15 @@ def _pair_language(code: str, pairing: _Pairing) -> Task | None:
         return None
     wrong = [] if references.shared is wanted else list(_empty(wanted))
     came_from = _source(code, pairing, wrong)
-    rows = []
-    if _complete(said, "prediction") and _complete(wanted, "reference"):
-        rows = list(_rows(code, said, wanted, came_from, wrong))
+    # What is wrong with a file has been said when it was read.
+    whole = said.whole and wanted.whole and (came_from is None or came_from.whole)
+    rows = list(_rows(code, said, wanted, came_from, wrong)) if whole else []
     if rows and not wrong and not pairing.choice.as_is:
         wrong.extend(_doubts(rows, said, wanted, pairing))
     pairing.faults.extend(fault for fault in wrong if fault not in pairing.faults)
-    return (
-        None if wrong or not rows else Task(said.path.name, pairing.choice.find(code), tuple(rows))
-    )
-
-
-def _complete(text: Text, field: str) -> bool:
-    """Whether every line was read; reading has said what is wrong with the others."""
-    return bool(text.records) and all(field in record.fields for record in text.records)
+    if wrong or not rows:
+        return None
+    return Task(said.path.name, pairing.choice.find(code), tuple(rows))
 
 
 def _doubts(

@@ -26,10 +26,11 @@ _NOT_DATA = ("readme", "license", "licence", "copying", EXPERTS)
 
 @dataclass(frozen=True)
 class Text:
-    """The lines of one language and the file that they are from."""
+    """The lines of one language, and the file that they are from and whether it was all right."""
 
     path: Path
     records: list[Record]
+    whole: bool = True
 
 
 @dataclass
@@ -126,37 +127,42 @@ def _is_english(code: str) -> bool:
 def _read_file(
     side: Side, flag: str, faults: list[str], language: languages.Language | None, find: Find
 ) -> None:
-    records = read_records(side.path, ROLES[flag], faults)
-    if any("language" in record.fields for record in records):
-        side.by_code = _by_language(side.path, records, faults, find)
+    text = _read_text(side.path, flag, faults)
+    if any("language" in record.fields for record in text.records):
+        side.by_code = _by_language(text, faults, find)
     elif language is not None:
-        side.by_code = {language.code: Text(side.path, records)}
+        side.by_code = {language.code: text}
     elif flag == "references":
-        side.shared = Text(side.path, records)
+        side.shared = text
     else:
         faults.append(f"--{flag}={side.path}: of which language? Name it with --language, add a "
                       "language to every line, or give a folder with a file for each")  # fmt: skip
 
 
-def _by_language(
-    path: Path, records: Iterable[Record], faults: list[str], find: Find
-) -> dict[str, Text]:
+def _read_text(path: Path, flag: str, faults: list[str]) -> Text:
+    before = len(faults)
+    records = read_records(path, ROLES[flag], faults)
+    return Text(path, records, whole=len(faults) == before)
+
+
+def _by_language(text: Text, faults: list[str], find: Find) -> dict[str, Text]:
     found: dict[str, Text] = {}
     codes: dict[str, str | None] = {}
-    for record in records:
+    for record in text.records:
         given = record.fields.get("language")
         if not isinstance(given, str):
-            faults.append(f"{path} line {record.line}: no language, other lines have one")
+            if text.whole:
+                faults.append(f"{text.path} line {record.line}: no language, other lines have one")
             return {}
         if given not in codes:
             try:
                 codes[given] = find(given).code
             except ValueError as error:
                 codes[given] = None
-                faults.append(f"{path} line {record.line}: {error}")
+                faults.append(f"{text.path} line {record.line}: {error}")
         code = codes[given]
         if code is not None:
-            found.setdefault(code, Text(path, [])).records.append(record)
+            found.setdefault(code, Text(text.path, [], text.whole)).records.append(record)
     return found
 
 
@@ -178,16 +184,14 @@ def _read_folder(
                       "Give that file, and the folder as --sources")  # fmt: skip
         return
     if flag == "references" and english:
-        side.shared = Text(english[0], read_records(english[0], "reference", faults))
+        side.shared = _read_text(english[0], flag, faults)
         side.beside = _sources_beside((path for path in files if path not in english), find)
         return
     if flag == "sources" and english:
         chosen = _sources_beside((path for path in files if path not in english), find)
     else:
         chosen = _files_by_language(side.path, flag, files, faults, find)
-    side.by_code = {
-        code: Text(path, read_records(path, ROLES[flag], faults)) for code, path in chosen.items()
-    }
+    side.by_code = {code: _read_text(path, flag, faults) for code, path in chosen.items()}
 
 
 def _files_by_language(
