@@ -27,16 +27,12 @@ from gshard_m4.preparing.finish_language import (
     write_shard,
 )
 from gshard_m4.preparing.keep_out import KeptOut
-from gshard_m4.preparing.pipeline import (
-    Prepared,
-    Surveyed,
-    manifest_of,
-    run_inputs,
-    shards_of,
-)
+from gshard_m4.preparing.pipeline import Prepared, shards_of
 from gshard_m4.preparing.plan import Plan
+from gshard_m4.preparing.provenance import manifest_of, run_inputs
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.state import Work, same_as_finished
+from gshard_m4.preparing.surveying import Surveyed
 
 
 def prepare(

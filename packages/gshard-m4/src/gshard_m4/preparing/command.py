@@ -9,11 +9,12 @@ from gshard_m4.input_error import InputError
 from gshard_m4.preparing import report
 from gshard_m4.preparing.cleaning import Cleaning
 from gshard_m4.preparing.keep_out import kept_out
-from gshard_m4.preparing.pipeline import Prepared, prepare, survey
+from gshard_m4.preparing.pipeline import Prepared, prepare
 from gshard_m4.preparing.plan import AUTO, DEBIAN, Plan, Source, plan
 from gshard_m4.preparing.processes import default_processes
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.state import Work, check_output
+from gshard_m4.preparing.surveying import survey
 from gshard_m4.writing import write_all
 
 _MOST_LEFT_OUT = 12

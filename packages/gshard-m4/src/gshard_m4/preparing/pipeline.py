@@ -11,15 +11,10 @@ Languages are independent but for the held-out English of all, which stands betw
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from gshard_m4 import sources
-from gshard_m4.input_error import InputError
-from gshard_m4.prepared import LanguageEntry, Manifest, SourceEntry
+from gshard_m4.prepared import LanguageEntry, Manifest
 from gshard_m4.preparing import finish_language as finishing
 from gshard_m4.preparing.clean_language import (
     Cleaned,
@@ -31,12 +26,14 @@ from gshard_m4.preparing.clean_language import (
 from gshard_m4.preparing.finish_language import FinishTask, finish_language
 from gshard_m4.preparing.held_out import union
 from gshard_m4.preparing.keep_out import KeptOut
-from gshard_m4.preparing.plan import DEBIAN, Plan, Source
+from gshard_m4.preparing.plan import Plan
 from gshard_m4.preparing.processes import run_all
+from gshard_m4.preparing.provenance import manifest_of, run_inputs
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.state import Work, digest, same_as_finished
-from gshard_m4.preparing.survey import FileSurvey, part_faults, part_rows, survey_file
-from gshard_m4.sources import File, Part
+from gshard_m4.preparing.survey import part_rows
+from gshard_m4.preparing.surveying import Surveyed
+from gshard_m4.sources import Part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,55 +49,6 @@ class Prepared:
     manifest: Manifest
     cleaned: Mapping[str, Cleaned]
     was_there: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Surveyed:
-    """A plan whose files were read once.
-
-    Attributes:
-        files: what was found of each.
-        rows: code -> rows of the language, about.
-        inputs: code -> what identifies the language's input.
-    """
-
-    files: Mapping[File, FileSurvey]
-    rows: Mapping[str, int]
-    inputs: Mapping[str, str]
-
-
-def survey(plan: Plan, settings: Settings, *, processes: int, quiet: bool = False) -> Surveyed:
-    """Reads every file of a plan once.
-
-    Raises:
-        InputError: everything that is wrong with the files.
-    """
-    files = sorted(plan.files, key=lambda file: -file.path.stat().st_size)
-    found = run_all(
-        survey_file, files, processes=processes, title="reading", rows=0, unit="files", quiet=quiet
-    )
-    by_file = dict(zip(files, found, strict=True))
-    faults = [fault for file in sorted(files) for fault in by_file[file].faults]
-    for parts in plan.languages.values():
-        for part in parts:
-            faults.extend(part_faults(part, by_file))
-    if faults:
-        raise InputError(faults)
-    rows = {
-        code: sum(part_rows(part, by_file) for part in parts)
-        for code, parts in plan.languages.items()
-    }
-    inputs = {
-        code: digest([settings.flat(), *(_identity(part, by_file) for part in parts)])
-        for code, parts in plan.languages.items()
-    }
-    return Surveyed(by_file, rows, inputs)
-
-
-def _identity(part: Part, files: Mapping[File, FileSurvey]) -> list[Any]:
-    """Everything about a part that decides its rows; not where its files are."""
-    hashes = [files[file].sha256 for file in part.files]
-    return [part.kind, part.split, part.reader, part.columns, part.origin, part.swapped, *hashes]
 
 
 def prepare(
@@ -138,63 +86,6 @@ def prepare(
     entries = _finish_all(plan, cleaned, settings, kept_out, work, processes, quiet)
     manifest = manifest_of(plan, surveyed, entries, all_settings, command=command, name=name)
     return Prepared(manifest, cleaned)
-
-
-def run_inputs(plan: Plan, surveyed: Surveyed) -> str:
-    """What identifies all that a run reads."""
-    licences = [[source.kind, source.licence] for source in plan.sources]
-    return digest([surveyed.inputs, licences])
-
-
-def manifest_of(
-    plan: Plan,
-    surveyed: Surveyed,
-    entries: Mapping[str, LanguageEntry],
-    settings: Mapping[str, Any],
-    *,
-    command: str,
-    name: str,
-) -> Manifest:
-    """The manifest of what was prepared."""
-    return Manifest(
-        name=name,
-        created_by=f"gshard-m4 {version('gshard-m4')}",
-        command=command,
-        settings={**settings, "inputs": run_inputs(plan, surveyed)},
-        sources=tuple(
-            entry for source in plan.sources for entry in source_entries(source, plan, surveyed)
-        ),
-        languages=entries,
-    )
-
-
-def source_entries(source: Source, plan: Plan, surveyed: Surveyed) -> list[SourceEntry]:
-    """A source's part of the manifest; of Debian an entry for each package."""
-    if source.kind == DEBIAN:
-        from gshard_m4 import debian
-
-        return [SourceEntry(**entry) for entry in debian.sources(source.path)]
-    return [source_entry(source, plan, surveyed)]
-
-
-def source_entry(source: Source, plan: Plan, surveyed: Surveyed) -> SourceEntry:
-    """A source's entry; its hash is over names and contents of the files that are read."""
-    layout = sources.BY_KIND.get(source.kind)
-    files = [file for file in plan.files if _is_below(file.path, source.path)]
-    whole = hashlib.sha256()
-    for file in files:
-        whole.update(f"{file.name}\t{surveyed.files[file].sha256}\n".encode())
-    return SourceEntry(
-        kind=source.kind,
-        path=str(source.path),
-        licence=source.licence or (layout.licence if layout else "unknown"),
-        licence_source="--licence" if source.licence else (layout.licence_source if layout else ""),
-        hash=whole.hexdigest(),
-    )
-
-
-def _is_below(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents
 
 
 def _clean_all(
