@@ -10,7 +10,8 @@ ROWS = [("Hund", "dog", "dog"), ("rote Rose", "red rose", "rose")] * 40
 
 
 def evaluate(folder, output, *more):
-    return run(["evaluate", f"--translations={folder}", f"--output={output}", *more])
+    paths = [f"--translations={folder}", f"--output={output}"]
+    return run(["evaluate", *paths, "--no-pictures", *more])
 
 
 def test_evaluate_writes_the_report_and_prints_the_languages(write_split, tmp_path, capsys):
@@ -101,7 +102,8 @@ def test_help_starts_without_heavy_imports(command):
 
 def test_scoring_imports_neither_jax_nor_tensorflow(write_split, tmp_path):
     folder = write_split("test", {"m4_de_en": ROWS})
-    arguments = ["evaluate", f"--translations={folder}", f"--output={tmp_path / 'report'}"]
+    paths = [f"--translations={folder}", f"--output={tmp_path / 'report'}"]
+    arguments = ["evaluate", *paths, "--pictures"]
     code = (
         "import sys, gshard_m4.cli\n"
         f"assert gshard_m4.cli.run({arguments!r}) == 0\n"

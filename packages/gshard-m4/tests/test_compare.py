@@ -21,7 +21,7 @@ def evaluated(folder, name, said, *more, references=REFERENCES):
         (hyps / f"{code}.txt").write_text("\n".join(texts))
     (folder / "en.txt").write_text("\n".join(references))
     arguments = [f"--hypotheses={hyps}", f"--references={folder}/en.txt", f"--system={name}"]
-    arguments += [f"--output={folder / name}", "--as-is", "--no-identify"]
+    arguments += [f"--output={folder / name}", "--as-is", "--no-identify", "--no-pictures"]
     assert run(["evaluate", *arguments, *more]) == 0
     return folder / name
 
