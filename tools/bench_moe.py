@@ -9,7 +9,8 @@ model width M and hidden width H, and the paper's 2S/E slots per expert and grou
   C  G 4, S 1024, E 128, M 256, H 512
 Times are ratios to a dense block with as much work, medians of rounds that run every program once.
 The layer has its mask, coin, losses and statistics; `bare` has none of them. Other packages'
-layers are measured where they are installed, on the CPU, over their own framework's dense block.
+layers are measured where they are installed, on the CPU, over their own framework's dense block:
+MaxText among the rows, since it is JAX too, those of PyTorch behind them.
 For TPUs that are not there the layer is compiled and its time estimated, forward and backward, over
 the experts with four all-to-alls and nothing else (needs the TPU compiler, jax[tpu]).
 """
@@ -29,7 +30,7 @@ import environment
 POINTS = ("A", "B", "C")
 TPUS = ("v3-128", "v3-2048")
 ALWAYS = ("dense", "experts only", "layer")
-PEERS = ("fairscale", "deepspeed", "deepspeed-batch", "transformers")
+PEERS = ("maxtext", "fairscale", "deepspeed", "deepspeed-batch", "transformers")
 _DTYPES = {"cpu": ("float32",), "cuda": ("float32", "bfloat16")}
 _MIB = "MiB"
 
@@ -47,8 +48,9 @@ def main(arguments: list[str] | None = None) -> None:
     for point in options.points:
         for dtype in _DTYPES[options.backend]:
             key = point if dtype == "float32" else f"{point} {dtype}"
+            rows = options.rows and [*ALWAYS, "maxtext", *options.rows]
             found["points"][key] = _measure_point(
-                key, point, dtype, options.rounds, options.rows and [*ALWAYS, *options.rows]
+                key, point, dtype, options.rounds, rows, maxtext="maxtext" in peers
             )
         _add_peers(found["points"][point], point, peers, options.rounds)
     for name in options.tpu:
@@ -73,7 +75,7 @@ def _print_load(when: str) -> None:
 
 
 def _measure_point(
-    title: str, point: str, dtype: str, rounds: int, rows: list[str]
+    title: str, point: str, dtype: str, rounds: int, rows: list[str], *, maxtext: bool
 ) -> dict[str, Any]:
     import bench_moe_layers
     import bench_moe_rounds
@@ -81,6 +83,10 @@ def _measure_point(
     sizes = bench_moe_layers.POINTS[point]
     print(f"\n{title}: {' '.join(f'{name}={n}' for name, n in sizes._asdict().items())}")
     subjects = bench_moe_layers.subjects(sizes, dtype)
+    if maxtext:
+        import bench_moe_maxtext
+
+        subjects["maxtext"] = bench_moe_maxtext.subject(sizes)
     subjects = {name: each for name, each in subjects.items() if name in (rows or subjects)}
     programs = {name: bench_moe_layers.compiled(each) for name, each in subjects.items()}
     table: dict[str, dict[str, float]] = {name: {} for name in programs}
@@ -124,18 +130,23 @@ def _point_json(rows: dict[str, dict[str, float]]) -> dict[str, Any]:
             found[f"bare_{what}"] = rows["bare"][what]
     found["temp_mb"] = layer["forward_backward_temp_mb"]
     found["compile_seconds"] = layer["forward_backward_compile_seconds"]
-    return {**found, "peers": {}, "rows": rows}
+    peers = {name: rows[name] for name in ("maxtext",) if name in rows}
+    return {**found, "peers": peers, "rows": rows}
 
 
 def _usable_peers(names: list[str]) -> dict[str, Any]:
     """The peers asked for that are here and compute what ours computes; says so of each."""
+    import bench_moe_maxtext
     import bench_moe_peers
 
     usable = {}
     for name in names:
-        peer = bench_moe_peers.PEERS[name]
-        reason = bench_moe_peers.status(peer)
-        print(f"{name}: {reason or 'agrees with ours at tiny sizes; ' + peer.note}", flush=True)
+        if name == "maxtext":
+            peer, reason, note = None, bench_moe_maxtext.status(), bench_moe_maxtext.NOTE
+        else:
+            peer = bench_moe_peers.PEERS[name]
+            reason, note = bench_moe_peers.status(peer), peer.note
+        print(f"{name}: {reason or 'agrees with ours at tiny sizes; ' + note}", flush=True)
         usable |= {} if reason else {name: peer}
     return usable
 
@@ -144,12 +155,13 @@ def _add_peers(found: dict[str, Any], point: str, peers: dict[str, Any], rounds:
     import bench_moe_layers
     import bench_moe_peers
 
-    here = {name: peer for name, peer in peers.items() if point not in peer.left_out}
+    here = {name: peer for name, peer in peers.items() if peer and point not in peer.left_out}
     if not here:
         return
     sizes = bench_moe_layers.POINTS[point]
-    found["peers"] = bench_moe_peers.measure(here, sizes, rounds, os.cpu_count() or 1)
-    for name, ratios in found["peers"].items():
+    found["peers"] |= bench_moe_peers.measure(here, sizes, rounds, os.cpu_count() or 1)
+    for name in here:
+        ratios = found["peers"][name]
         print(
             f"{name:22}{ratios['forward']:9.2f}{'':24}{ratios['forward_backward']:9.2f}", flush=True
         )

@@ -2,8 +2,8 @@
 
 Each adapter shows first, at sizes where nothing can be dropped, that its layer computes what ours
 computes with the same matrices and `second_expert="always"`. Times are ratios to PyTorch's own
-dense block, on the CPU. Of the layers in JAX none can be installed beside ours: vmoe and flaxformer
-are on no package registry, praxis 1.4.0 does not import with this JAX, MaxText needs a newer one.
+dense block, on the CPU. Of the layers in JAX MaxText has its own module; vmoe and flaxformer are on
+no package registry, and praxis 1.4.0 does not import with this JAX.
 
 Axes: G groups, S tokens per group, E experts, M model width, H hidden width.
 """
