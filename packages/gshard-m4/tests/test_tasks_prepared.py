@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import warnings
+from typing import Any
 
 import pytest
 
@@ -220,7 +221,7 @@ def test_any_seqio_data_source(tasks, seqio, tmp_path):
 
     def dataset(split, shuffle_files, seed=None):
         del shuffle_files, seed
-        rows = {"translation": {"az": [f"{split} rot"], "en": ["red"]}, "id": [1]}
+        rows: Any = {"translation": {"az": [f"{split} rot"], "en": ["red"]}, "id": [1]}
         return tf.data.Dataset.from_tensor_slices(rows)
 
     source = seqio.FunctionDataSource(

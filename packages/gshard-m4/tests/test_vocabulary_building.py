@@ -124,6 +124,17 @@ def test_a_directory_without_training_text_is_refused(tmp_path, capsys):
     )
 
 
+def test_a_damaged_file_is_named_and_no_size_blamed(folder, capsys):
+    path = folder / "ja" / "train-00000-of-00001.tsv.gz"
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1
+    path.write_bytes(data)
+    assert vocabulary(folder) == 2
+    _, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"gshard-m4 vocabulary: {path}: damaged (")
+    assert not (folder / "vocabulary").exists()
+
+
 def test_output_that_cannot_be_written(folder, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert vocabulary(folder, f"--output={tmp_path}/file/x") == 2

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -103,7 +104,10 @@ def _bar(codes: Sequence[str], what: str) -> Iterable[str]:
 
 @contextlib.contextmanager
 def _stage(line: str) -> Iterator[None]:
-    """Says what begins; on a terminal a clock runs: SentencePiece does not tell how far it is."""
+    """Says what begins; on a terminal a clock runs: SentencePiece does not tell how far it is.
+
+    Nor does it let Python see Ctrl-C: here that ends the process at once. Nothing is written yet.
+    """
     from tqdm import tqdm
 
     print(line, file=sys.stderr, flush=True)
@@ -116,8 +120,10 @@ def _stage(line: str) -> Iterator[None]:
 
         thread = threading.Thread(target=tick, daemon=True)
         thread.start()
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             yield
         finally:
+            signal.signal(signal.SIGINT, before)
             done.set()
             thread.join()

@@ -58,10 +58,11 @@ def check_rows(task: LanguageTask) -> list[Finding]:
         found = _Split(task, split, prepared)
         try:
             findings += found.findings()
-        except InputError as error:
-            findings.append(
-                Finding(check="file", language=task.code, split=split, detail=error.faults[0])
+        except ValueError as error:
+            detail = (
+                error.faults[0] if isinstance(error, InputError) else f"a row is no row: {error}"
             )
+            findings.append(Finding(check="file", language=task.code, split=split, detail=detail))
     return [*findings, *_in_both(task.code, prepared)]
 
 

@@ -118,9 +118,11 @@ def _try(faults: list[str], learnt: Callable[[], bytes]) -> bytes:
     """The model; empty where a fault is added, so that both sizes are tried before any is told."""
     try:
         return learnt()
+    except InputError as error:
+        faults += error.faults
     except ValueError as error:
         faults.append(str(error))
-        return b""
+    return b""
 
 
 def _learn_source(
@@ -159,6 +161,8 @@ def _learn(
             required_chars="".join(sorted(characters)),
             user_defined_symbols=tags,
         )
+    except InputError:
+        raise  # Of the files that are read.
     except ValueError as error:
         raise ValueError(f"--{side}-size: {str(error).removeprefix(_PREFIX)}") from None
 
