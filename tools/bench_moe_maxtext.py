@@ -13,6 +13,7 @@ Axes: G groups, S tokens per group, E experts, M model width, H hidden width.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import io
 import pathlib
@@ -74,18 +75,16 @@ def _difference() -> float:
 
 def _layer(point: Point) -> Any:
     with contextlib.redirect_stdout(io.StringIO()):
-        from maxtext.layers.initializers import nd_dense_init
-        from maxtext.layers.moe import RoutedMoE
-        from maxtext.utils import maxtext_utils
-
         config = _config(point)
-        mesh = jax.sharding.Mesh(maxtext_utils.create_device_mesh(config), config.mesh_axes)
-    return RoutedMoE(
+        devices = _module("maxtext.utils.maxtext_utils").create_device_mesh(config)
+        mesh = jax.sharding.Mesh(devices, config.mesh_axes)
+    init = _module("maxtext.layers.initializers").nd_dense_init
+    return _module("maxtext.layers.moe").RoutedMoE(
         config,
         point.experts,
         2,
         mesh,
-        nd_dense_init(1.0, "fan_in", "truncated_normal"),
+        init(1.0, "fan_in", "truncated_normal"),
         ("embed", "mlp"),
         nnx.Rngs(0),
         intermediate_dim=config.moe_mlp_dim,
@@ -93,10 +92,11 @@ def _layer(point: Point) -> Any:
     )
 
 
-def _config(point: Point) -> Any:
-    import maxtext
-    from maxtext.configs import pyconfig
+def _module(name: str) -> Any:
+    return importlib.import_module(name)
 
+
+def _config(point: Point) -> Any:
     settings: dict[str, Any] = {
         "base_emb_dim": point.embed,
         "base_mlp_dim": round(2 * point.mlp / 3),
@@ -120,5 +120,5 @@ def _config(point: Point) -> Any:
         "enable_checkpointing": False,
         "skip_jax_distributed_system": True,
     }
-    base = pathlib.Path(maxtext.__file__).parent / "configs" / "base.yml"
-    return pyconfig.initialize(["", str(base)], **settings)
+    base = pathlib.Path(_module("maxtext").__file__).parent / "configs" / "base.yml"
+    return _module("maxtext.configs.pyconfig").initialize(["", str(base)], **settings)

@@ -88,7 +88,7 @@ def _size_faults(layer: "MoELayer") -> list[str]:
             f"expert_parts is {layer.expert_parts} and dispatch {layer.dispatch!r}; "
             "they are parts of sorted rows: give dispatch='sorted' or no expert_parts"
         )
-    parts, experts = layer.expert_parts, layer.num_experts
+    parts, experts = layer.expert_parts or 1, layer.num_experts
     if _whole(parts) and _whole(experts) and parts >= 1 and experts % parts:
         faults.append(f"expert_parts is {parts} for {experts} experts; give a divisor of {experts}")
     return faults
