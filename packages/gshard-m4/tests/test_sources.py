@@ -307,7 +307,15 @@ def test_layouts_that_do_not_decide(tmp_path):
 
 
 def test_every_unknown_code_is_named_at_once(tmp_path):
-    write(tmp_path, {"germn.de-en.tsv": tsv(DE, EN), "xq.tsv": tsv(DE, EN), "qz.tsv": tsv(DE, EN)})
+    write(
+        tmp_path,
+        {
+            "languages.tsv": ["a"],
+            "German.tsv": tsv(DE, EN),
+            "xq.tsv": tsv(DE, EN),
+            "qz.tsv": tsv(DE, EN),
+        },
+    )
     layout = sources.BY_KIND["tsv"]
     scan = sources.scan(tmp_path, layout, sources.resolver())
     assert [fault.split(",")[0] for fault in scan.faults] == [
@@ -315,7 +323,8 @@ def test_every_unknown_code_is_named_at_once(tmp_path):
         "xq.tsv: unknown language 'xq'",
     ]
     scan = sources.scan(tmp_path, layout, sources.resolver(skip_unknown=True))
-    assert (scan.faults, len(scan.left_out), scan.parts[0].language) == ([], 2, "de")
+    assert (scan.faults, len(scan.left_out), scan.parts[0].language) == ([], 3, "de")
+    assert "languages.tsv: no language in its name" in scan.left_out
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ class Form:
         split: what files are that do not name their split.
         one_per_language: further files of a language (another region's) are left out.
         detects: whether such a file tells the layout from others.
+        any_name: whether the group `code` takes names that may have nothing to do with a language.
     """
 
     pattern: str
@@ -58,6 +59,7 @@ class Form:
     split: str = "train"
     one_per_language: bool = False
     detects: bool = True
+    any_name: bool = False
 
     def match(self, name: str) -> re.Match[str] | None:
         """The match of a file's name, or None."""
@@ -87,10 +89,12 @@ def _general(kind: str, what: str) -> Layout:
         rf"{split}[._-](?P<code>{_ANY_CODE})\.{kind}",
         rf"{_PAIR}/[^/]*\.{kind}",
         rf"(?P<code>{_ANY_CODE})/[^/]*\.{kind}",
-        rf"(?P<code>[^/]+?)(?:[.]{split}{shard})?\.{kind}",  # a name, or a code to be refused
     )
+    any_name = rf"(?P<code>[^/]+?)(?:[.]{split}{shard})?\.{kind}"
     columns = (0, 1) if kind == "tsv" else ()
-    return Layout(kind, what, tuple(Form(p, kind, columns) for p in forms), general=True)
+    named = tuple(Form(pattern, kind, columns) for pattern in forms)
+    other = Form(any_name, kind, columns, detects=False, any_name=True)
+    return Layout(kind, what, (*named, other), general=True)
 
 
 # Licences are those that the named publisher states; see the manifest of what was prepared.

@@ -129,12 +129,26 @@ def _add_files(found: Scan, layout: Layout, form: Form, members, resolve: Resolv
                 continue
             a, b = joined, "en"
         spelling = b if english_first else a
+        if form.any_name and not _is_near_a_code(resolve, spelling):
+            found.leave_out(file, "no language in its name")
+            continue
         language = _find(found, resolve, spelling, file)
         if language is not None:
             columns = form.columns[::-1] if english_first else form.columns
             found.parts.append(
                 _part(layout, form, language, _split(match, form), [file], columns, spelling)
             )
+
+
+def _is_near_a_code(resolve: Resolve, name: str) -> bool:
+    """Whether a name is a language's, or so near one that it was meant to be."""
+    try:
+        resolve(name)
+    except LookupError:
+        return True
+    except ValueError as error:
+        return "did you mean" in str(error)
+    return True
 
 
 def _is_code(resolve: Resolve, code: str) -> bool:
