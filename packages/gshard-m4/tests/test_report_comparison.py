@@ -86,3 +86,17 @@ def test_tests_against_the_first_system_are_shown(systems, make_scores):
 def test_systems_with_nothing_in_common(make_scores):
     with pytest.raises(ValueError, match="the systems have no language of a test set in common"):
         comparison_page([make_scores({"de": {}}, name="a"), make_scores({"fr": {}}, name="b")])
+
+
+def test_tests_of_too_few_samples_are_named_once(systems, make_scores):
+    tested = [
+        make_scores(
+            B,
+            name=name,
+            baseline=Baseline("dense", "scores", {}),
+            significance=Significance("bootstrap", 100, {}, 90),
+        )
+        for name in ("one", "other")
+    ]
+    text = comparison_page([systems[0], *tested])
+    assert text.count("With 100 samples and 90 languages no p-value can be below 0.891") == 1

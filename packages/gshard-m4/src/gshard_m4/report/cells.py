@@ -1,6 +1,6 @@
 """Numbers as the page shows them, and what its parts are called by."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from html import escape
 
@@ -74,24 +74,6 @@ def metric_show(scores: Scores, key: str) -> Show:
 def leading_first(scores: Scores) -> list[Metric]:
     """The metrics, beginning with the one that languages are ranked by."""
     return sorted(scores.metrics, key=lambda metric: metric != scores.leading)
-
-
-def significance(rows: Iterable[LanguageScores], metric: Metric) -> str:
-    """In how many languages a system differs significantly from its baseline, in words."""
-    tested = [one for one in rows if metric.key in one.paired and metric.key in one.delta]
-    if not tested:
-        return ""
-    sign = 1 if metric.higher_is_better else -1
-    gains = [
-        sign * one.delta[metric.key]
-        for one in tested
-        if one.paired[metric.key].p_holm < SIGNIFICANT
-    ]
-    better = sum(gain > 0 for gain in gains)
-    return (
-        f"{escape(metric.title)}: {better} of {languages(len(tested))} significantly better, "
-        f"{len(gains) - better} worse (p &lt; {SIGNIFICANT} after Holm's correction)"
-    )
 
 
 def languages(number: int) -> str:

@@ -13,6 +13,7 @@ from gshard_m4.report.compared import Compared, band_of, compared
 from gshard_m4.report.comparison_table import comparison_table, tested
 from gshard_m4.report.document import codes, document, facts, finder, head, packages
 from gshard_m4.report.scatter_picture import scatter_picture
+from gshard_m4.report.significance import differences, too_few_samples
 from gshard_m4.report.trend_picture import trend_picture
 
 _CHANGES_NAMED = 10
@@ -105,12 +106,12 @@ def _significance(split: Compared, systems: Sequence[Scores]) -> str:
     found = []
     for system in range(1, len(systems)):
         if tested(systems[0], systems[system]):
-            own = [row[system] for row in split.rows]
-            said = [cells.significance(own, metric) for metric in split.metrics]
+            text = differences([row[system] for row in split.rows], split.metrics)
             name, first = escape(split.systems[system]), escape(split.systems[0])
-            text = "; ".join(each for each in said if each)
             found.append(f"<p>{name} against {first}: {text}.</p>" if text else "")
-    return "".join(found)
+            note = too_few_samples(systems[system])
+            found.append(f'<p class="note small">{note}</p>' if note else "")
+    return "".join(dict.fromkeys(found))
 
 
 def _missing(split: Compared) -> str:

@@ -1,6 +1,5 @@
 """What is read first of a split: averages, what to know about them, the best and the worst."""
 
-import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -15,6 +14,7 @@ from gshard_m4.evaluation.scores import (
 )
 from gshard_m4.report import cells
 from gshard_m4.report.columns import value_of
+from gshard_m4.report.significance import differences, too_few_samples
 
 _MOST_FIGURES = 3
 WATCHED = 0.05  # a language is named when more of its translations have a defect
@@ -77,7 +77,7 @@ def notes(scores: Scores, split: SplitScores) -> str:
         _few_note(scores, split),
         _missing_baselines(scores, split),
         _not_scored(split),
-        _too_few_samples(scores),
+        too_few_samples(scores),
         _watch(split.languages),
     ]
     listed = "".join(f'<p class="note small">{text}</p>' for text in found if text)
@@ -87,8 +87,7 @@ def notes(scores: Scores, split: SplitScores) -> str:
 def _significance(scores: Scores, split: SplitScores) -> str:
     if scores.significance is None or scores.baseline is None:
         return ""
-    said = [cells.significance(split.quoted, each) for each in cells.leading_first(scores)]
-    found = "; ".join(text for text in said if text)
+    found = differences(split.quoted, cells.leading_first(scores))
     against = escape(scores.baseline.name)
     return f"<p>Against {against}: {found}.</p>" if found else ""
 
@@ -143,22 +142,6 @@ def _not_scored(split: SplitScores) -> str:
     if not split.not_scored:
         return ""
     return f"In the test set and left out on request: {_listed(split.not_scored)}."
-
-
-def _too_few_samples(scores: Scores) -> str:
-    """Whether no language could be significant, however clear: p is at least 1 / (samples + 1)."""
-    tested = scores.significance
-    if tested is None:
-        return ""
-    least = tested.languages / (tested.samples + 1)
-    if least < cells.SIGNIFICANT:
-        return ""
-    wanted = math.ceil(tested.languages / cells.SIGNIFICANT)
-    return (
-        f"With {tested.samples:,} samples and {cells.languages(tested.languages)} no p-value can "
-        f"be below {min(least, 1.0):.3f} after Holm's correction, however clear the difference: "
-        f"test with {wanted:,} samples or more."
-    )
 
 
 def _watch(languages: Sequence[LanguageScores]) -> str:
