@@ -20,7 +20,7 @@ def kept_files(splits: Sequence[Split]) -> dict[str, bytes]:
     """The files with everything that was scored, by name."""
     return {
         kept_name(split.name): gzip.compress(
-            "".join(line for task in split.tasks for line in _lines(task)).encode(), 6, mtime=0
+            "".join(line for task in split.tasks for line in _lines(task)).encode(), 4, mtime=0
         )
         for split in splits
     }
