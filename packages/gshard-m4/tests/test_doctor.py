@@ -57,7 +57,7 @@ def test_a_clean_directory_has_notes_at_most(tmp_path, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{folder}: prepared, 1 language, 100 rows"
     assert out[2:5] == [
-        "note  little training text in training text: fewer than 1,000 training rows",
+        "note  little training text: fewer than 1,000 training rows",
         "      40 rows in 1 language: de 40",
         "      to do: add text, or expect little",
     ]
@@ -143,9 +143,11 @@ def test_english_elsewhere_that_was_kept_by_choice_is_no_finding(tmp_path):
 def test_a_sentence_of_both_held_out_sets(tmp_path):
     languages = {"de": texts()}
     languages["de"]["validation"][2] = languages["de"]["test"][0]
-    assert found(make(tmp_path / "m4", languages)) == [
-        ("in validation and test", "de", "validation", 1, 1)
-    ]
+    folder = make(tmp_path / "one", languages)
+    assert found(folder) == [("in validation and test", "de", "validation", 1, 1)]
+    assert examine(folder).faults == ()  # 5 % of the set, and no more.
+    languages["de"]["validation"][3] = languages["de"]["test"][1]
+    assert len(examine(make(tmp_path / "two", languages)).faults) == 1
 
 
 def test_missing_sets_are_named_by_language_and_once_where_nobody_has_them(tmp_path):

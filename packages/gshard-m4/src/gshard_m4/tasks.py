@@ -125,7 +125,7 @@ def register_sources(
     """Adds tasks and mixtures of any seqio data sources, one a language.
 
     Args:
-        name: names begin with it; not `m4` or what a prepared directory or the sample has.
+        name: names begin with it.
         sources: language code -> a data source, or the name of a TFDS data set, such as
             `{"az": "ted_hrlr_translate/az_to_en:1.0.0"}`.
         source_vocabulary: a SentencePiece model for all source languages.

@@ -33,6 +33,7 @@ class Check:
         fault: whether it is one, rather than a note.
         fault_held_out: the same for rows of validation and test sets, which stay as they were
             published.
+        fault_above: the share of rows above which it is a fault, and up to which a note.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Check:
     advice_held_out: str = ""
     fault: bool = True
     fault_held_out: bool = True
+    fault_above: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,8 @@ class Finding:
     def is_fault(self) -> bool:
         """Whether it is a fault rather than a note."""
         check = CHECKS[self.check]
-        return check.fault_held_out if self.is_held_out else check.fault
+        is_one = check.fault_held_out if self.is_held_out else check.fault
+        return is_one and (not self.rows or self.rows > check.fault_above * self.of)
 
 
 def _row_checks() -> dict[str, Check]:
@@ -126,7 +129,8 @@ CHECKS: dict[str, Check] = {
     **_row_checks(),
     "in validation and test": Check(
         "a sentence is in the validation set and in the test set: settings are chosen on it",
-        "remove it from the validation set, or take another",
+        "remove it from the validation set, or take another; a fault above 5% of the set",
+        fault_above=0.05,
     ),
     "script share": Check(
         f"less than {LEAST_SCRIPT_SHARE:.0%} of a language's letters are in its script",

@@ -57,7 +57,9 @@ def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
 def _paragraph(group: list[Finding], everything: bool) -> list[str]:
     first = group[0]
     check = CHECKS[first.check]
-    where = {"train": " in training text", "": ""}.get(first.split, " in held-out sets")
+    where = " in held-out sets" if first.is_held_out else " in training text"
+    # The names of other checks say where it is.
+    where = where if check.advice_held_out else ""
     kind = "fault" if first.is_fault else "note "
     told = [f"{kind} {first.check}{where}: {check.title}"]
     if any(one.language and not one.detail for one in group):
