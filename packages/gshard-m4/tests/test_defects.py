@@ -7,6 +7,7 @@ from gshard_m4.evaluation.defects import (
     is_exact,
     is_over_long,
     is_repeated,
+    is_tokenized,
 )
 from gshard_m4.evaluation.translations import Translation
 
@@ -65,6 +66,13 @@ def test_copied_needs_a_source_and_another_reference():
     assert is_copied(row(" Rose "))
     assert not is_copied(row("Rose", "Rose"))
     assert not is_copied(row("Rose", source=None))
+
+
+def test_tokenized_text_is_told_by_its_last_sign():
+    assert is_tokenized(row("a rose .", "a rose."))
+    assert is_tokenized(row("a rose ?\n"))
+    assert not is_tokenized(row("a rose.", "a rose."))
+    assert not is_tokenized(row("a rose .", "a rose ."))
 
 
 def test_exact_and_empty():

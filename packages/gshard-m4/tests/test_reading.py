@@ -80,8 +80,9 @@ def test_lines_that_have_everything(tmp_path):
 
 def test_ids_put_lines_together(tmp_path):
     (tmp_path / "h.tsv").write_text("id\tlang\ttext\n2\tde\ttwo\n1\tde\tone\n")
-    (tmp_path / "r.tsv").write_text("id\tlang\ttext\n1\tde\tEins\n2\tde\tZwei\n")
-    (split,) = read(tmp_path / "h.tsv", tmp_path / "r.tsv")
+    rows = [{"id": 1, "lang": "de", "text": "Eins"}, {"id": 2, "lang": "de", "text": "Zwei"}]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (split,) = read(tmp_path / "h.tsv", tmp_path / "r.jsonl")
     assert [(row.prediction, row.reference) for row in split.tasks[0].rows] == [
         ("one", "Eins"),
         ("two", "Zwei"),

@@ -21,6 +21,7 @@ _CHARACTER_LOOP = re.compile(r"(\S{1,4}?)\1{14,}")
 _LONGEST_LOOP = 8
 _LOOP_WORDS = 6
 _LONGER_BY = 10
+_APART = (" .", " !", " ?")
 
 
 def is_exact(row: Translation) -> bool:
@@ -48,6 +49,14 @@ def is_over_long(row: Translation) -> bool:
     """Whether the translation has far more words than the reference."""
     said, wanted = len(row.prediction.split()), len(row.reference.split())
     return said > 2 * wanted and said >= wanted + _LONGER_BY
+
+
+def is_tokenized(row: Translation) -> bool:
+    """Whether the last sign stands apart, as tokenizers leave it, and that of the reference not.
+
+    Metrics take text that was not joined up again as other words.
+    """
+    return row.prediction.rstrip().endswith(_APART) and not row.reference.rstrip().endswith(_APART)
 
 
 def has_loop(text: str) -> bool:

@@ -156,6 +156,7 @@ def _shares(rows: Sequence[Translation]) -> dict[str, Any]:
         "truncated": _share(told) if told else None,
         "repeated": _share(map(defects.is_repeated, rows)),
         "over_long": _share(map(defects.is_over_long, rows)),
+        "tokenized": _share(map(defects.is_tokenized, rows)),
     }
 
 

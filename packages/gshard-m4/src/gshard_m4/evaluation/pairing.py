@@ -213,15 +213,18 @@ def _reason(what: str, side: Text, wanted: Text) -> str:
     return f": {reason}" if reason else "; one line for each phrase is needed"
 
 
-def _ids(code: str, text: Text, faults: list[str]) -> dict[int | str, int]:
-    """Positions by id; none, and a fault, where ids are missing on some lines or repeat."""
-    found: dict[int | str, int] = {}
+def _ids(code: str, text: Text, faults: list[str]) -> dict[str, int]:
+    """Positions by id; none, and a fault, where ids are missing on some lines or repeat.
+
+    As text, for JSON has numbers where TSV has digits.
+    """
+    found: dict[str, int] = {}
     without = 0
     repeated: list[int] = []
     for position, record in enumerate(text.records):
         given = record.fields.get("id")
         without += given is None
-        if given is not None and found.setdefault(given, position) != position:
+        if given is not None and found.setdefault(str(given), position) != position:
             repeated.append(record.line)
     if repeated:
         fault = "id repeats that of an earlier line"

@@ -13,6 +13,7 @@ from typing import Any
 SACREBLEU_METRICS = ("bleu", "chrfpp", "spbleu", "ter")
 SHARES = (
     "exact", "short", "empty", "copied", "truncated", "repeated", "over_long", "wrong_language",
+    "tokenized",
 )  # fmt: skip
 BANDS = ("high", "mid", "low")
 # Above this share of references under four tokens, BLEU says little about a language.
@@ -109,6 +110,7 @@ class LanguageScores:
     other_languages: tuple[OtherLanguage, ...] = ()
     references_sha256: str = ""
     sources_known: bool = True
+    tokenized: float = 0.0
 
     def value(self, key: str) -> float | None:
         """A metric, a share, `train_rows`, a merged score or, as `delta_<key>`, a difference."""

@@ -21,6 +21,7 @@ _WATCHED = {
     "repeated": "in a loop",
     "over_long": "far too long",
     "wrong_language": "not in English",
+    "tokenized": "tokenised",
 }
 
 
