@@ -15,6 +15,7 @@ from gshard_m4.evaluation.sides import Side, Text, read_side
 from gshard_m4.evaluation.translations import Find, Split, Task, Translation
 
 _IDS_NAMED = 3
+_CODES_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,15 @@ def _languages(
     if missing and not choice.partial:
         faults.append(
             f"{hypotheses.path} has {len(there & wanted)} of the {len(wanted)} languages of "
-            f"{references.path}; without hypotheses: {', '.join(missing)}. Choose those to score "
+            f"{references.path}; without hypotheses: {_named(missing)}. Choose those to score "
             f"with --languages{_or_english(references)}"
         )
     return sorted(there), []
+
+
+def _named(codes: Sequence[str]) -> str:
+    more = len(codes) - _CODES_NAMED
+    return ", ".join(codes[:_CODES_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _or_english(references: Side) -> str:
