@@ -69,7 +69,7 @@ def test_columns_are_those_that_some_language_has_a_value_for(scores):
     assert found == [
         "Training pairs", "Phrases", "chrF++", "chrF++ of baseline", "Δ chrF++", "p chrF++",
         "± chrF++", "BLEU", "COMET", "Exact %", "Not English %", "Empty %", "Copied %", "Cut %",
-        "Repeated %", "Over-long %", "Short refs %",
+        "Repeated %", "Over-long %", "Tokenised %", "Short refs %",
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ A = {
 B = {
     "de": {"chrfpp": 52.0, "bleu": 29.0},
     "ar": {"chrfpp": 47.0, "bleu": 22.0},
-    "yo": {"chrfpp": 36.0, "bleu": None, "bleu_four_grams": 0},
+    "yo": {"chrfpp": 36.0, "bleu": None},
 }
 
 
@@ -100,3 +100,15 @@ def test_tests_of_too_few_samples_are_named_once(systems, make_scores):
     ]
     text = comparison_page([systems[0], *tested])
     assert text.count("With 100 samples and 90 languages no p-value can be below 0.891") == 1
+
+
+def test_undefined_bleu_is_a_dash_in_the_table_and_zero_in_averages(make_scores):
+    none = {"bleu": 0.0, "bleu_four_grams": 0}
+    (split,) = compared([make_scores({"de": {}, "fr": none}), make_scores({"de": {}, "fr": {}})])
+    assert (split.mean("bleu", 0), split.mean("bleu", 1)) == (10.0, 20.0)
+    assert [point.value for point in split.series("bleu")[0].points] == [20.0, 0.0]
+    text = comparison_page([make_scores({"fr": none}, name="a"), make_scores({"fr": {}}, name="b")])
+    row = re.search(r'<tr data-code="fr".*?</tr>', text)
+    assert row is not None
+    assert '<td class="number" data-v="">–</td><td class="number" data-v="20.0">20.0</td>' in row[0]
+    assert '<td class="number" data-v="20.0">+20.0</td>' in row[0]

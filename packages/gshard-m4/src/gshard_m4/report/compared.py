@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gshard_m4.evaluation.scores import BANDS, LanguageScores, Metric, Scores, SplitScores
-from gshard_m4.report.columns import value_of
 from gshard_m4.report.series import Point, Series
 from gshard_m4.report.sizes import sizes_of
 
@@ -20,6 +19,7 @@ Row = tuple[LanguageScores, ...]  # a language's scores of each system
 class Compared:
     """One split of several systems; `rows` has each system's scores of a language, in order.
 
+    Where no translation has four tokens BLEU is sacrebleu's 0, here as in every average.
     `missing` names, for each system, languages that another system has and it has not.
     """
 
@@ -31,22 +31,17 @@ class Compared:
     rows: tuple[Row, ...]
     missing: tuple[tuple[str, ...], ...]
 
-    def values(self, key: str, system: int) -> list[float | None]:
-        """A system's value for every row."""
-        return [value_of(row[system], key) for row in self.rows]
-
     def difference(self, row: Row, key: str, system: int) -> float | None:
         """What a system has more of `key` than the first one."""
-        first, other = value_of(row[0], key), value_of(row[system], key)
+        first, other = row[0].value(key), row[system].value(key)
         return None if first is None or other is None else other - first
 
     def mean(self, key: str, system: int, *, band: str = "") -> float | None:
         """A system's mean over the rows that all systems have a value for, in a band if given."""
         found = [
-            value_of(row[system], key)
+            row[system].value(key)
             for row in self.rows
-            if (not band or band_of(row) == band)
-            and all(value_of(one, key) is not None for one in row)
+            if (not band or band_of(row) == band) and all(one.value(key) is not None for one in row)
         ]
         known = [value for value in found if value is not None]
         return statistics.fmean(known) if known else None
@@ -54,7 +49,7 @@ class Compared:
     def series(self, key: str) -> list[Series]:
         """Every system's scores, ready to be drawn."""
         return [
-            self._series(system, [(row, value_of(row[system], key)) for row in self.rows])
+            self._series(system, [(row, row[system].value(key)) for row in self.rows])
             for system in range(len(self.systems))
         ]
 

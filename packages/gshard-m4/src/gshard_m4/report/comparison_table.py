@@ -22,7 +22,11 @@ class _Values:
 def comparison_table(split: Compared, systems: Sequence[Scores]) -> str:
     """Languages with most training text first where that is known, else in order of codes."""
     columns = _columns(split, systems)
-    columns = [each for each in columns if any(each.of(row) is not None for row in split.rows)]
+    columns = [
+        each
+        for each in columns
+        if each.mean is not None or any(each.of(row) is not None for row in split.rows)
+    ]
     bands = any(band_of(row) for row in split.rows)
     by_size = any(rows_of(row) is not None for row in split.rows)
     rows = "".join(_row(row, columns, bands) for row in split.rows)

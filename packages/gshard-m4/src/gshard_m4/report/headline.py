@@ -26,6 +26,7 @@ _DEFECTS = (
     ("cut off", "truncated"),
     ("repeated", "repeated"),
     ("over-long", "over_long"),
+    ("tokenised", "tokenized"),
 )
 
 

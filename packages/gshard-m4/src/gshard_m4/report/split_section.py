@@ -4,7 +4,6 @@ from html import escape
 
 from gshard_m4.evaluation.experts import Experts
 from gshard_m4.evaluation.scores import Metric, Scores, SplitScores
-from gshard_m4.report.columns import value_of
 from gshard_m4.report.experts_section import experts_section
 from gshard_m4.report.groups import group_tables
 from gshard_m4.report.headline import extremes, figures, notes, ranking_chart
@@ -49,7 +48,7 @@ def series_of(split: SplitScores, key: str, name: str = "") -> Series:
     sizes = sizes_of(split.quoted)
     points = []
     for one in split.quoted:
-        value = value_of(one, key)
+        value = one.value(key)
         if value is not None:
             band = f"{one.band} ({bands[one.band]})" if one.band in bands else ""
             points.append(Point(one.code, one.name, value, sizes.by_code.get(one.code), band))
