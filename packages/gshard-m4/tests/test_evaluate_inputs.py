@@ -132,6 +132,18 @@ def test_flags_that_do_not_fit(files, capsys, more, fault):
     assert capsys.readouterr().err.splitlines()[0] == f"gshard-m4 evaluate: {fault}"
 
 
+@pytest.mark.parametrize("flag", ["hypotheses", "translations"])
+def test_a_run_has_everything_of_its_own(write_split, tmp_path, capsys, flag):
+    folder = write_split("test", {"m4_de_en": [("a", "b", "c")]}).parent
+    more = ["--references=x", "--sources=x", "--language=de", "--set=dev"]
+    assert run(["evaluate", f"--{flag}={folder}", f"--output={tmp_path}/report", *more]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"gshard-m4 evaluate: --{name}: {folder} is a run's translations, which have references, "
+        "sources, languages and names of their own"
+        for name in ("references", "sources", "language", "set")
+    ]
+
+
 def test_a_table_has_nothing_to_test_against(files, capsys):
     (files / "base.csv").write_text("language,bleu\nde,3\n")
     assert run(arguments(files, f"--baseline={files}/base.csv", "--significance=bootstrap")) == 2

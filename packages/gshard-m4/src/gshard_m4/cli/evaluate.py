@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,10 @@ _WHAT: dict[str, dict[str, Any]] = {
     "--language": {"help": "of single files, by any of its codes"},
     "--languages": {"type": _listed, "metavar": "CODES", "help": "score these only: de,fr,zh"},
     "--any-language": _SWITCH | {"help": "also languages outside M4, and other scripts"},
-    "--set": {"default": "test", "help": "name of the test set (default: %(default)s)"},
+    "--set": {
+        "metavar": "NAME",
+        "help": "of the test set, as prepared data has it (default: test)",
+    },
     "--as-is": _SWITCH | {"help": "score files even where they look mixed up"},
 }
 _HOW: dict[str, dict[str, Any]] = {
@@ -170,6 +174,10 @@ def command(options: argparse.Namespace, command_line: str) -> int:
     from gshard_m4.report import page, picture_files
 
     inputs = read_inputs(options)
+    if sys.stderr.isatty():
+        tasks = [task for split in inputs.splits for task in split.tasks]
+        phrases = sum(len(task.rows) for task in tasks)
+        print(f"scoring {len(tasks)} languages, {phrases:,} phrases", file=sys.stderr)
     scores = replace(_scored(inputs, options), command=command_line)
     files: dict[str, str | bytes] = {
         "scores.csv": to_csv(scores),

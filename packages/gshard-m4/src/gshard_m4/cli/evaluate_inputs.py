@@ -57,7 +57,7 @@ def read_inputs(options: argparse.Namespace) -> Inputs:
     language = _language(options.language, find, faults)
     codes = [_language(code, find, faults) for code in options.languages or ()]
     choice = Choice(
-        options.set,
+        options.set or "test",
         find,
         languages=tuple(one.code for one in codes if one) if options.languages else None,
         as_is=options.as_is,
@@ -102,6 +102,12 @@ def _flag_faults(options: argparse.Namespace):
         yield "--band-bounds needs --train-sizes"
     if options.no_sources and options.sources is not None:
         yield "--no-sources and --sources: give one of them"
+    path = options.hypotheses or options.translations
+    if options.translations is not None or translations_folder(path) is not None:
+        for flag in ("references", "sources", "language", "set", "no_sources"):
+            if getattr(options, flag):
+                yield (f"--{flag.replace('_', '-')}: {path} is a run's translations, which have "
+                       "references, sources, languages and names of their own")  # fmt: skip
 
 
 def _name(path: Path) -> str:
@@ -122,11 +128,10 @@ def _splits(
     options: argparse.Namespace, choice: Choice, language: languages.Language | None
 ) -> list[Split]:
     if options.hypotheses is not None:
+        if translations_folder(options.hypotheses) is not None:
+            return read_splits(options.hypotheses, None, None, choice)
         given = (options.hypotheses, options.references, options.sources, choice)
         return read_splits(*given, language=language)
-    if options.references is not None or options.sources is not None or language is not None:
-        raise InputError(["--translations have references, sources and languages of their own; "
-                          "leave out --references, --sources and --language"])  # fmt: skip
     # The folder itself may be wrong, and read_translations says best in which way.
     if choice.languages is None or translations_folder(options.translations) is None:
         return read_translations(options.translations, find=choice.find)
@@ -147,7 +152,7 @@ def _read_baseline(
             inputs.baseline_splits = kept or []
     if options.baseline_hypotheses is not None:
         codes = {task.language.code for split in inputs.splits for task in split.tasks}
-        theirs = Choice(options.set, choice.find, tuple(codes), partial=True, as_is=True)
+        theirs = Choice(choice.name, choice.find, tuple(codes), partial=True, as_is=True)
         path, own = options.baseline_hypotheses, translations_folder(options.baseline_hypotheses)
         beside = (None, None, theirs) if own else (options.references, options.sources, theirs)
         only = None if own else language
