@@ -150,6 +150,14 @@ def test_no_metric_in_common(pair, report, capsys):
     ]
 
 
+def test_no_language_in_common(pair, report, capsys):
+    other = report("other", {"yo": BAD, "zu": BAD})
+    assert faults_of(capsys, pair[0], other) == [
+        "the systems have no language of a set in common: "
+        f"{pair[0]}: test of 3 languages from fr; {other}: test of 2 languages from yo"
+    ]
+
+
 def test_scores_of_another_sacrebleu_are_not_tested_with_this_one(pair, capsys, tmp_path):
     signature = read(pair[0])["signatures"]["chrfpp"]
     copies = []

@@ -132,6 +132,15 @@ def test_flags_that_do_not_fit(files, capsys, more, fault):
     assert capsys.readouterr().err.splitlines()[0] == f"gshard-m4 evaluate: {fault}"
 
 
+def test_a_system_is_called_like_its_run(write_split, tmp_path):
+    folder = write_split("test", {"m4_de_en": [("a", "b", "c")]})
+    for path in (folder, folder.parent, folder.parent.parent):
+        more = ["--no-pictures", "--no-identify", f"--output={tmp_path}/report"]
+        assert run(["evaluate", f"--hypotheses={path}", *more]) == 0
+        document = json.loads((tmp_path / "report" / "scores.json").read_text())
+        assert document["name"] == tmp_path.name
+
+
 @pytest.mark.parametrize("flag", ["hypotheses", "translations"])
 def test_a_run_has_everything_of_its_own(write_split, tmp_path, capsys, flag):
     folder = write_split("test", {"m4_de_en": [("a", "b", "c")]}).parent

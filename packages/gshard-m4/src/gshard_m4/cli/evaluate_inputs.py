@@ -112,8 +112,10 @@ def _flag_faults(options: argparse.Namespace):
 
 def _name(path: Path) -> str:
     """The system's name: that of its folder or file, or of the run that has the translations."""
-    path = path.resolve()
-    return path.parent.name if path.name == "translations" else path.name.split(".")[0]
+    parts = path.resolve().parts
+    if "translations" in parts[-2:]:
+        return parts[-2 if parts[-1] == "translations" else -3]
+    return parts[-1].split(".")[0]
 
 
 def _language(code: str | None, find: Find, faults: list[str]) -> languages.Language | None:

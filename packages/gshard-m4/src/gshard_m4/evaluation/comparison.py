@@ -196,3 +196,13 @@ def _faults(systems: Sequence[System]) -> Iterator[str]:
             baseline.with_baseline(other.scores, against)
         except InputError as error:
             yield from (f"{other.path}: {fault}" for fault in error.faults)
+    if not any(rows for _, rows in in_common([system.scores for system in systems])):
+        kinds = "; ".join(f"{one.path}: {_described(one.scores)}" for one in systems)
+        yield f"the systems have no language of a set in common: {kinds}"
+
+
+def _described(scores: Scores) -> str:
+    return ", ".join(
+        f"{split.name} of {len(split.languages)} languages from {split.languages[0].code}"
+        for split in scores.splits
+    )

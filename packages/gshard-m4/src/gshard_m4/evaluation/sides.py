@@ -172,8 +172,13 @@ def _read_folder(
     if language is not None:
         faults.append(f"--{flag}={side.path} is a folder; --language is for a single file")
         return
+    try:
+        inside = sorted(side.path.iterdir())
+    except OSError as error:
+        faults.append(f"--{flag}={side.path} cannot be read: {error.strerror}")
+        return
     files = [
-        path for path in sorted(side.path.iterdir())
+        path for path in inside
         if path.is_file() and not path.name.startswith((".", "_"))
         and not path.name.lower().startswith(_NOT_DATA)
     ]  # fmt: skip
