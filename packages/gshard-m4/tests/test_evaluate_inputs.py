@@ -125,6 +125,7 @@ def test_all_faults_of_all_files_come_at_once(files, capsys):
         (["--band-bounds=1,2"], "--band-bounds needs --train-sizes"),
         (["--no-sources", "--sources=x"], "--no-sources and --sources: give one of them"),
         (["--min-phrases=0"], "--min-phrases=0: at least 1"),
+        (["--set=a/b"], "--set=a/b: letters, digits, '_', '-' and '.' only, for names of files"),
     ],
 )
 def test_flags_that_do_not_fit(files, capsys, more, fault):

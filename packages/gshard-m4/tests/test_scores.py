@@ -119,6 +119,20 @@ def test_scores_that_were_edited_wrongly(tmp_path, scores):
     ]
 
 
+def test_many_faults_are_cut_short_and_newer_fields_may_be_missing(tmp_path, scores):
+    document = json.loads(to_json(scores))
+    path = tmp_path / "scores.json"
+    for one in document["splits"]["test"]["languages"]:
+        del one["tokenized"], one["worst"]
+    path.write_text(json.dumps(document))
+    assert read_scores(path).splits[0].languages[0].worst == ()
+    for one in document["splits"]["test"]["languages"]:
+        del one["code"]
+    path.write_text(json.dumps(document))
+    faults = faults_of(path)
+    assert (len(faults), faults[-1]) == (11, ": 3 more faults")
+
+
 def test_csv_has_a_row_for_each_language(scores):
     rows = list(csv.DictReader(io.StringIO(to_csv(scores))))
     assert [row["code"] for row in rows] == CODES

@@ -73,6 +73,16 @@ def test_folder_faults_come_all_at_once(tmp_path):
     ]
 
 
+def test_a_folder_of_something_else_is_one_fault(tmp_path):
+    folder = write(tmp_path / "x", *(f"scores{i}.json" for i in range(7)), "de.txt")
+    (folder / "de.txt").write_bytes(b"\xff")
+    assert side_of(folder)[1] == [
+        f"--hypotheses={folder}: 7 of its 8 files have no language in their names, such as "
+        "scores0.json, scores1.json, scores2.json, scores3.json, scores4.json; name them by "
+        "language, such as de.txt, or give another folder"
+    ]
+
+
 def test_any_language_takes_other_languages_and_scripts(tmp_path):
     folder = write(tmp_path / "hyps", "oci.txt", "zh-TW.txt")
     find = functools.partial(languages.find, variants=True, others=True)

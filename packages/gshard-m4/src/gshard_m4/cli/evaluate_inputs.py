@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,6 +99,8 @@ def _flag_faults(options: argparse.Namespace):
     if options.significance and options.baseline is None and options.baseline_hypotheses is None:
         yield (f"--significance={options.significance} is against which system? Give --baseline or "
                "--baseline-hypotheses")  # fmt: skip
+    if options.set is not None and not re.fullmatch(r"[\w.-]+", options.set):
+        yield f"--set={options.set}: letters, digits, '_', '-' and '.' only, for names of files"
     if options.band_bounds is not None and options.train_sizes is None:
         yield "--band-bounds needs --train-sizes"
     if options.no_sources and options.sources is not None:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -14,6 +14,7 @@ from gshard_m4.input_error import InputError
 SCHEMA = "gshard-m4 scores"
 SCHEMA_VERSION = 2
 FILE_NAME = "scores.json"
+_FAULTS_NAMED = 10
 _NESTED = ("merged", "baseline", "delta", "paired", "worst", "other_languages")
 
 
@@ -78,7 +79,9 @@ def read_scores(path: Path) -> Scores:
     faults: list[str] = []
     scores = _decoded(Scores, document, "", faults)
     if faults:
-        raise InputError(f"{file}: {fault}" for fault in faults)
+        more = len(faults) - _FAULTS_NAMED
+        named = faults[:_FAULTS_NAMED] + ([f"{more} more faults"] if more > 0 else [])
+        raise InputError(f"{file}: {fault}" for fault in named)
     return scores
 
 
@@ -110,7 +113,9 @@ def _decoded(kind: Any, value: Any, where: str, faults: list[str]) -> Any:
 
 def _decoded_object(kind: Any, value: dict, where: str, faults: list[str]) -> Any:
     hints = get_type_hints(kind)
-    missing = [name for name in hints if name not in value]
+    needed = [one.name for one in fields(kind)
+              if one.default is MISSING and one.default_factory is MISSING]  # fmt: skip
+    missing = [name for name in needed if name not in value]
     for name in missing:
         faults.append(f"{where}.{name} is missing".lstrip("."))
     found = {

@@ -21,6 +21,8 @@ _FORMATS = frozenset(
     {"gz", "txt", "tsv", "jsonl", "hyp", "ref", "src", "dev", "devtest", "test", "out"}
 )
 _ENGLISH = ("en", "eng", "eng_latn", "english")
+# With more files than these, it is the folder that is wrong.
+_NAMELESS_NAMED = 5
 _NOT_DATA = ("readme", "license", "licence", "copying", EXPERTS)
 
 
@@ -203,6 +205,7 @@ def _files_by_language(
     folder: Path, flag: str, files: list[Path], faults: list[str], find: Find
 ) -> dict[str, Path]:
     found: dict[str, Path] = {}
+    nameless: list[Path] = []
     for path in files:
         try:
             language = file_language(path.name, find)
@@ -210,7 +213,7 @@ def _files_by_language(
             faults.append(f"{path}: {error}")
             continue
         if language is None:
-            faults.append(f"{path}: {_unknown(path.name, find)}")
+            nameless.append(path)
         elif found.setdefault(language.code, path) != path:
             faults.append(f"{path} and {found[language.code].name} are both {language.name} "
                           f"({language.code}); remove one")  # fmt: skip
@@ -218,11 +221,19 @@ def _files_by_language(
         inside = ", ".join(path.name for path in sorted(folder.iterdir()) if path.is_dir())
         hint = f"; it has the folders {inside}: give one of them" if inside else ""
         faults.append(f"--{flag}={folder} holds no files{hint}")
-    return found
+    if len(nameless) <= _NAMELESS_NAMED:
+        faults.extend(f"{path}: {_unknown(path.name, find)}" for path in nameless)
+        return found
+    names = ", ".join(path.name for path in nameless[:_NAMELESS_NAMED])
+    faults.append(
+        f"--{flag}={folder}: {len(nameless)} of its {len(files)} files have no language in their "
+        f"names, such as {names}; name them by language, such as de.txt, or give another folder"
+    )
+    return {}
 
 
 def _unknown(name: str, find: Find) -> str:
-    """What languages.find says of the first piece of the name."""
+    """What finding the first piece of the name as a language says."""
     try:
         find(next(_parts(name), name))
     except ValueError as error:
