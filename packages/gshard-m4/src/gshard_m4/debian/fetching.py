@@ -42,7 +42,8 @@ def fetch(
     every package with version, hash and licences, what is missing, and what was removed and why.
 
     Args:
-        work: folder for downloads (0.75 GB), extracted packages (0.4 GB) and the result (1.3 GB).
+        work: folder for indexes and downloads (0.9 GB), extracted packages (0.4 GB) and the result
+            (1.1 GB for M4).
         languages: codes of those to write, of M4 or any other; all of M4 by default.
         any_language: write every language and script there is, where none are named.
         packages: names of collections or packages; all by default.
