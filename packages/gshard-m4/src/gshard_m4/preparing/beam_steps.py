@@ -156,10 +156,15 @@ class Steps:
         given, drawn = held[code]
         english = everywhere if self.settings.across_languages else NOWHERE
         out = HeldOut.of(given, drawn, self.kept_out.of(code), english)
-        kept, removed, moved = filtered(list(map(Keyed._make, rows)), out)
+        found = filtered(sorted(map(Keyed._make, rows), key=_ORDER), out)
         name = shard_name(code, "train", number, self.shards[code])
-        shard = dataclasses.asdict(write_shard(self.output, name, kept))
-        note = {"number": number, "shard": shard, "removed": dict(removed), "drawn": moved}
+        shard = dataclasses.asdict(write_shard(self.output, name, found.rows()))
+        note = {
+            "number": number,
+            "shard": shard,
+            "removed": dict(found.removed),
+            "drawn": found.drawn,
+        }
         self.note(code, f"shard-{number:05}", note)
 
 

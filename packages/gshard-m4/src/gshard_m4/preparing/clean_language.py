@@ -97,7 +97,7 @@ def read_cleaned(folder: Path) -> Cleaned | None:
     """What an earlier run found, None where it did not finish the language."""
     try:
         return Cleaned(**json.loads((folder / _COUNTS).read_text()))
-    except FileNotFoundError:
+    except (FileNotFoundError, TypeError):  # not there, or of another version
         return None
 
 

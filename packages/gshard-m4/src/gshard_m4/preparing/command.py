@@ -47,7 +47,9 @@ def _run(options: argparse.Namespace, command_line: str) -> int:
     surveyed = survey(found, settings, processes=processes, quiet=options.quiet)
     if options.dry_run:
         print("\n".join(report.plan_table(surveyed.rows, found.languages)))
-        print("\n".join([*_left_out(found), *found.joined]))
+        print(
+            "\n".join([*_left_out(found), *found.joined, f"nothing is written to {options.output}"])
+        )
         return 0
     how = {"kept_out": keeping, "command": command_line, "name": name}
     with Work(options.output) as work:

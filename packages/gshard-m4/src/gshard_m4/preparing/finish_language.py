@@ -53,12 +53,12 @@ def finish_language(task: FinishTask) -> LanguageEntry:
     removed = Counter(task.cleaned.removed)
     shards, moved = [], 0
     for number in range(count):
-        rows = list(read_spool(spool_file(task.folder, number)))
-        kept, why, in_drawn = filtered(rows, held)
-        removed.update(why)
-        moved += in_drawn
-        shards.append(write_shard(task.output, shard_name(code, "train", number, count), kept))
-        count_rows(len(rows))
+        found = filtered(read_spool(spool_file(task.folder, number)), held)
+        removed.update(found.removed)
+        moved += found.drawn
+        name = shard_name(code, "train", number, count)
+        shards.append(write_shard(task.output, name, found.rows()))
+        count_rows(found.read)
     splits = {"train": split_entry(shards)} if count else {}
     splits |= write_held(task.output, code, given, drawn)
     entry = language_entry(task.cleaned, splits, removed)

@@ -1,7 +1,7 @@
 """What training text must not repeat: the sentences of all validation and test sets."""
 
 import dataclasses
-import operator
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from gshard_m4.preparing.drawing import Keyed
 
+_BATCH = 10_000
 NOWHERE = np.empty(0, np.uint64)
 """No English at all."""
 HeldRows = dict[str, list[Keyed]]
@@ -55,40 +56,49 @@ def union(keys: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
     return np.unique(np.concatenate([*arrays, np.empty(0, np.uint64)]))
 
 
-def filtered(rows: Sequence[Keyed], held: HeldOut) -> tuple[list[Keyed], Counter[str], int]:
-    """Training rows without duplicates and held-out sentences, by pair key.
+@dataclasses.dataclass
+class Filtered:
+    """Training rows that stay, by pair key; how many others were removed, were drawn, were read."""
+
+    kept: dict[int, Keyed] = dataclasses.field(default_factory=dict)
+    removed: Counter[str] = dataclasses.field(default_factory=Counter)
+    drawn: int = 0
+    read: int = 0
+
+    def rows(self) -> list[Keyed]:
+        """The rows that stay, in the order of their keys."""
+        return [self.kept[key] for key in sorted(self.kept)]
+
+
+def filtered(rows: Iterable[Keyed], held: HeldOut) -> Filtered:
+    """Training rows without duplicates and held-out sentences.
 
     Args:
-        rows: all rows of some pair keys; of several with one key the first in order stays.
+        rows: all rows of some pair keys in the order they were read: of several with one key the
+            first stays. Only rows that differ are held in memory.
         held: what they must not have.
-
-    Returns:
-        the rows, how many were removed for each reason, and how many are in a drawn set.
     """
-    rows = sorted(rows, key=_ORDER)
-    elsewhere = _members([row.english_key for row in rows], held.everywhere)
-    kept: dict[int, Keyed] = {}
+    found = Filtered()
     texts: set[tuple[str, str]] = set()
-    removed: Counter[str] = Counter()
-    drawn = 0
-    for row, is_elsewhere in zip(rows, elsewhere, strict=True):
-        text = (row.source, row.english)
-        reason = _reason(row, held, is_elsewhere)
-        if text in texts:
-            removed["duplicate"] += 1
-        elif text in held.drawn:
-            drawn += 1
-        elif reason:
-            removed[reason] += 1
-        elif row.pair in kept:
-            removed["near duplicate"] += 1
-        else:
-            kept[row.pair] = row
-        texts.add(text)
-    return [kept[key] for key in sorted(kept)], removed, drawn
-
-
-_ORDER = operator.attrgetter("order")
+    rows = iter(rows)
+    while batch := list(itertools.islice(rows, _BATCH)):
+        found.read += len(batch)
+        elsewhere = _members([row.english_key for row in batch], held.everywhere)
+        for row, is_elsewhere in zip(batch, elsewhere, strict=True):
+            text = (row.source, row.english)
+            if text in texts:
+                found.removed["duplicate"] += 1
+                continue
+            texts.add(text)
+            if text in held.drawn:
+                found.drawn += 1
+            elif reason := _reason(row, held, is_elsewhere):
+                found.removed[reason] += 1
+            elif row.pair in found.kept:
+                found.removed["near duplicate"] += 1
+            else:
+                found.kept[row.pair] = row
+    return found
 
 
 def _reason(row: Keyed, held: HeldOut, is_elsewhere: bool) -> str | None:
