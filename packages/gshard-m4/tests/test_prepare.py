@@ -330,3 +330,47 @@ def test_shards_are_what_zcat_reads(corpus, tmp_path):
     rows = [tuple(line.split("\t")) for line in lines.removesuffix("\n").split("\n")]
     train = texts(open_prepared(tmp_path / "out"), "de", "train")
     assert rows == [(a, b, "news") for a, b in train]
+
+
+def test_debian_is_fetched_and_each_package_is_a_source(tmp_path, monkeypatch, capsys):
+    from gshard_m4 import debian
+
+    asked = []
+    package = {"kind": "debian/gettext", "path": "gnome 1.0", "licence": "GPL-2",
+               "licence_source": "its copyright file", "hash": "ab"}  # fmt: skip
+
+    def fetch(work, **options):
+        asked.append((work, options))
+        folder = work / "pairs"
+        folder.mkdir(parents=True)
+        (folder / "de.tsv").write_text("Datei öffnen\tOpen file\tgettext\n")
+        (folder / "debian.json").write_text(json.dumps({"sources": [{**package, "rows": 1}]}))
+        return folder
+
+    monkeypatch.setattr(debian, "fetch", fetch)
+    output = tmp_path / "out"
+    flags = ["--source=debian", f"--output={output}", "--processes=1", "--quiet"]
+    assert run(["prepare", *flags, "--languages=de"]) == 0
+    options = {"languages": ("de",), "any_language": False, "processes": 1, "progress": False}
+    assert asked == [(tmp_path / "out.debian", options)]
+    prepared = open_prepared(output)
+    assert [vars(source) for source in prepared.manifest.sources] == [package]
+    rows = list(prepared.pairs("de", "train").with_origin())
+    assert rows == [("Datei öffnen", "Open file", "gettext")]
+    assert run(["prepare", *flags, "--dry-run"]) == 2
+    assert capsys.readouterr().err == (
+        "gshard-m4 prepare: --dry-run cannot tell of debian before it is downloaded\n"
+    )
+
+
+def test_preparing_imports_nothing_heavy(tmp_path):
+    (tmp_path / "de.tsv").write_text("eins\tone\n")
+    code = (
+        "import sys; from gshard_m4.cli import run\n"
+        f"assert run(['prepare', '--input={tmp_path}/de.tsv', '--output={tmp_path}/out']) == 0\n"
+        "heavy = {'grain', 'jax', 'pyarrow', 'sacrebleu', 'sentencepiece', 'seqio', 'tensorflow',"
+        " 'apache_beam', 'matplotlib'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
