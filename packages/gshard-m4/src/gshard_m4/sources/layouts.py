@@ -152,14 +152,14 @@ LAYOUTS = (
         "ted",
         "TED talks (neulab/word-embeddings-for-nmt): all_talks_{train,dev,test}.tsv",
         (Form(r"all_talks_(?P<split>train|dev|test)\.tsv", "matrix"),),
-        "CC BY-NC-ND 4.0",
-        "the TED talks usage policy on ted.com",
+        "CC BY-NC-ND (version 3.0 by the terms of TED Translators)",
+        "the terms and conditions of TED Translators on ted.com",
     ),
     Layout(
         "tatoeba-challenge",
         "Tatoeba Challenge: xxx-eng/{train,dev,test}.{src,trg}",
         (Form(rf"{_PAIR}/(?P<split>train|dev|test)\.(?P<side>src|trg)", "lines"),),
-        "CC BY-NC-SA 4.0 for the release; its parts keep their own",
+        "CC BY-NC-SA 4.0",
         "README of Helsinki-NLP/Tatoeba-Challenge",
     ),
     Layout(
