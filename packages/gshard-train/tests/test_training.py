@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gshard_annotate import make_mesh
-from gshard_train.data import shift_right
+from gshard_train.data import FEATURES, shift_right
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment
 from gshard_train.interruption import Interrupted
@@ -179,6 +179,17 @@ def test_a_vocabulary_larger_than_the_model_is_refused(experiment, tiny):
     assert fault == (
         "the vocabulary of 'targets' has 19 pieces but the model target_vocab_size=18; "
         "set TransformerConfig.target_vocab_size = 19 or more"
+    )
+
+
+def test_batches_with_features_that_the_model_does_not_take_are_refused(experiment):
+    class Packed(Numbers):
+        features = (*FEATURES, "encoder_segment_ids", "encoder_positions")
+
+    (fault,) = refused(experiment, make_feed=Packed)
+    assert fault == (
+        "batches of the feed have encoder_segment_ids, encoder_positions, which the model does not "
+        "take: examples of a row would look at each other; leave packing out"
     )
 
 

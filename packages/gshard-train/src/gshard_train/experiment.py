@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 
 from gshard_annotate import DEFAULT_RULES, Rules
 from gshard_train import state
-from gshard_train.data import Feed, MakeFeed
+from gshard_train.data import FEATURES, Feed, MakeFeed
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
 from gshard_train.models.transformer import TransformerConfig
@@ -92,7 +92,8 @@ def open_feed(experiment: Experiment) -> Feed:
     """The training feed, whose vocabularies fit the model.
 
     Raises:
-      UserError: it cannot be made, or a vocabulary is larger than the model's table.
+      UserError: it cannot be made, a vocabulary is larger than the model's table, or its batches
+        have what the model does not take.
     """
     with reported_as_user_error():
         if getattr(experiment.make_feed, "reads_seqio", False):
@@ -105,7 +106,8 @@ def open_feed(experiment: Experiment) -> Feed:
             process_index=jax.process_index(),
             process_count=jax.process_count(),
         )
-    if faults := list(vocabulary_faults(experiment, feed.vocabulary_sizes)):
+    faults = [*vocabulary_faults(experiment, feed.vocabulary_sizes), *feature_faults(feed)]
+    if faults:
         feed.close()
         raise UserError(*faults)
     return feed
@@ -140,6 +142,15 @@ def vocabulary_faults(experiment: Experiment, sizes: Mapping[str, int]) -> Itera
                 f"the vocabulary of {feature!r} has {sizes[feature]} pieces but the model "
                 f"{name}={size}; set TransformerConfig.{name} = {sizes[feature]} or more"
             )
+
+
+def feature_faults(feed: Feed) -> Iterator[str]:
+    """A sentence where batches have features, such as those of packing, that are not used."""
+    if unused := [name for name in getattr(feed, "features", FEATURES) if name not in FEATURES]:
+        yield (
+            f"batches of the feed have {', '.join(unused)}, which the model does not take: "
+            "examples of a row would look at each other; leave packing out"
+        )
 
 
 def _attempt(faults: list[str], make: Callable):
