@@ -1,6 +1,7 @@
 import re
 
 import pytest
+import sentencepiece
 
 from gshard_m4.corpus import SPLITS
 from gshard_m4.sample.corpus import corpus
@@ -135,3 +136,18 @@ def test_missing_and_broken_files_are_named(tmp_path):
     path.write_bytes(b"not a model")
     with pytest.raises(ValueError, match=re.escape(f"'{path}' is not a SentencePiece model")):
         Vocabulary(path)
+
+
+def test_an_old_sentencepiece_is_named(tmp_path, monkeypatch):
+    def old(**options):
+        raise TypeError("SentencePieceNormalizer.Init() got an unexpected keyword argument")
+
+    monkeypatch.setattr(sentencepiece, "SentencePieceNormalizer", old)
+    monkeypatch.setattr(sentencepiece, "__version__", "0.2.1")
+    message = (
+        "learning a vocabulary needs sentencepiece 0.2.3, 0.2.1 is installed, as the extra"
+        " gshard-m4[beam] has it; learn in an environment without Beam (models can be used with"
+        " both)"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        train(TEXTS, tmp_path / "x.model", size=22)

@@ -89,7 +89,7 @@ def build(
     with stage(f"learning {settings.target_size:,} pieces from {len(english):,} English sentences"):
         target = _try(faults, lambda: _learn_target(english, settings))
     if faults:
-        raise InputError(faults)
+        raise InputError(dict.fromkeys(faults))
     return _write(prepared, folder, sample, english, (source, target), settings, track)
 
 

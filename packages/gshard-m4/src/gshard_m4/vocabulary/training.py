@@ -5,6 +5,7 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from gshard_m4.input_error import InputError
 from gshard_m4.vocabulary.model import EOS, PAD, RULES, UNK
 
 # The result depends on how many threads add up the counts: fixed, so that it is always the same.
@@ -16,6 +17,11 @@ _WARNINGS = 2  # The level of SentencePiece's log below which it says nothing.
 # What SentencePiece says of a size that does not fit the text.
 _TOO_HIGH = re.compile(r"Vocabulary size too high .* <= (\d+)\.")
 _TOO_LOW = re.compile(r"smaller than required_chars\. \d+ vs (\d+)\.")
+
+_TOO_OLD = (
+    "learning a vocabulary needs sentencepiece 0.2.3, {} is installed, as the extra gshard-m4[beam]"
+    " has it; learn in an environment without Beam (models can be used with both)"
+)
 
 
 def train(
@@ -35,6 +41,7 @@ def train(
 
     Raises:
         ValueError: where the text does not give that many pieces, or its characters alone are more.
+        InputError: where the sentencepiece that is installed is too old.
     """
     model = learn(
         texts,
@@ -60,6 +67,10 @@ def learn(
     import sentencepiece
 
     sentencepiece.set_min_log_level(_WARNINGS)
+    try:
+        normalizer = sentencepiece.SentencePieceNormalizer(norm_map=list(RULES.items()))
+    except TypeError:
+        raise InputError([_TOO_OLD.format(sentencepiece.__version__)]) from None
     model = io.BytesIO()
     counted = _Counted(texts)
     try:
@@ -72,7 +83,7 @@ def learn(
             byte_fallback=byte_fallback,
             required_chars=required_chars,
             user_defined_symbols=list(user_defined_symbols),
-            normalizer=sentencepiece.SentencePieceNormalizer(norm_map=list(RULES.items())),
+            normalizer=normalizer,
             split_digits=True,
             pad_id=PAD,
             eos_id=EOS,
