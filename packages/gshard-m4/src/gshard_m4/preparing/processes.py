@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from gshard_m4.input_error import InputError
 
@@ -56,7 +56,7 @@ def run_all(
     Raises:
         InputError: all faults of all tasks, after every one has run.
     """
-    results: list[R | None] = [None] * len(tasks)
+    results: list[Any] = [None] * len(tasks)
     faults: list[str] = []
     with _Bar(title, len(tasks), rows, unit, quiet) as bar:
         run = _run_here if processes == 1 or len(tasks) < 2 else _run_in_processes
@@ -66,7 +66,7 @@ def run_all(
             bar.finished_one()
     if faults:
         raise InputError(faults)
-    return results  # type: ignore[return-value]
+    return results
 
 
 Outcome = tuple[int, Any, tuple[str, ...]]
@@ -131,7 +131,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-class _Bar(Generic[T]):
+class _Bar:
     """A progress bar over rows, with the number of tasks that are finished."""
 
     def __init__(self, title: str, tasks: int, rows: int, unit: str, quiet: bool):

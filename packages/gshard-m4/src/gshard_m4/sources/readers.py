@@ -96,8 +96,8 @@ def _tsv(content: Iterator[str], part: Part) -> Iterator[Row]:
             origin = 2
         if len(cells) <= max(source, english):
             raise InputError([_too_few(file, number, len(cells), max(source, english) + 1)])
-        more = origin is not None and len(cells) > origin
-        yield cells[source], cells[english], cells[origin] if more else ""  # type: ignore[index]
+        named = cells[origin] if origin is not None and len(cells) > origin else ""
+        yield cells[source], cells[english], named
 
 
 def _is_number(text: str) -> bool:
