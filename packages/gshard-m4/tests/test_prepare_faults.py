@@ -123,6 +123,9 @@ def test_output_that_is_something_else(prepare, tmp_path):
     (tmp_path / "file").write_text("")
     files = {"de.tsv": "a\tb\n"}
     assert prepare(files, output="file") == ["--output=file is a file; give a folder"]
+    assert prepare(files, output="in/out") == [
+        "--output=in/out is inside --input=in; give a folder apart"
+    ]
     for more in ((), ("--restart",)):
         assert prepare(files, *more, output="mine") == [
             "--output=mine holds thesis.tex and is no prepared directory; give a new folder"

@@ -168,6 +168,11 @@ def _flag_faults(options: argparse.Namespace) -> list[str]:
         faults.append(f"--name={options.corpus} must be of a-z, 0-9 and _")
     if options.output is None:
         faults.append("--output is missing: the folder to write")
+    for path in inputs if options.output else ():
+        if path.is_dir() and path.resolve() in options.output.resolve().parents:
+            faults.append(
+                f"--output={options.output} is inside --input={path}; give a folder apart"
+            )
     return faults
 
 

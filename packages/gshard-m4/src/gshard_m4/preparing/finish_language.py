@@ -53,12 +53,10 @@ def finish_language(task: FinishTask) -> LanguageEntry:
     removed = Counter(task.cleaned.removed)
     shards, moved = [], 0
     for number in range(count):
-        found = filtered(read_spool(spool_file(task.folder, number)), held)
-        removed.update(found.removed)
-        moved += found.drawn
-        name = shard_name(code, "train", number, count)
-        shards.append(write_shard(task.output, name, found.rows()))
-        count_rows(found.read)
+        shard, why, drawn_rows = _write_training_shard(task, number, held)
+        shards.append(shard)
+        removed.update(why)
+        moved += drawn_rows
     splits = {"train": split_entry(shards)} if count else {}
     splits |= write_held(task.output, code, given, drawn)
     entry = language_entry(task.cleaned, splits, removed)
@@ -67,6 +65,20 @@ def finish_language(task: FinishTask) -> LanguageEntry:
     saved |= {"entry": dataclasses.asdict(entry)}
     write_all(task.done.parent, {task.done.name: json.dumps(saved)})
     return entry
+
+
+def _write_training_shard(
+    task: FinishTask, number: int, held: HeldOut
+) -> tuple[ShardEntry, Counter[str], int]:
+    """One shard's entry, the rows that were removed from it, and those that a drawn set has.
+
+    A function of its own, so that the rows of one shard are gone before the next is read.
+    """
+    found = filtered(read_spool(spool_file(task.folder, number)), held)
+    name = shard_name(task.cleaned.code, "train", number, task.cleaned.shards)
+    shard = write_shard(task.output, name, found.rows())
+    count_rows(found.read)
+    return shard, found.removed, found.drawn
 
 
 def write_held(output: Path, code: str, given: HeldRows, drawn: HeldRows) -> dict[str, SplitEntry]:
