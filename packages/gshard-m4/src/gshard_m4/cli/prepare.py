@@ -166,14 +166,14 @@ def _flag_faults(options: argparse.Namespace) -> list[str]:
         faults.append(f"{len(options.licence)} --licence for {len(inputs)} --input; give one each")
     if options.corpus and not re.fullmatch("[a-z0-9_]+", options.corpus):
         faults.append(f"--name={options.corpus} must be of a-z, 0-9 and _")
-    if options.output is None:
-        faults.append("--output is missing: the folder to write")
-    for path in inputs if options.output else ():
-        if path.is_dir() and path.resolve() in options.output.resolve().parents:
-            faults.append(
-                f"--output={options.output} is inside --input={path}; give a folder apart"
-            )
-    return faults
+    output: Path | None = options.output
+    if output is None:
+        return [*faults, "--output is missing: the folder to write"]
+    return faults + [
+        f"--output={output} is inside --input={path}; give a folder apart"
+        for path in inputs
+        if path.is_dir() and path.resolve() in output.resolve().parents
+    ]
 
 
 def _codes(text: str) -> tuple[str, ...]:
