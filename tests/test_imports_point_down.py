@@ -17,7 +17,8 @@ ALLOWED = {
     "gshard_m4": set(),
 }
 HEAVY = {"flax", "jax", "optax", "orbax", "seqio", "tensorflow", "tensorflow_text"}
-SEQIO_MODULES = {"gshard_m4.tasks", "gshard_m4.sample.tasks"}
+SEQIO_MODULES = {"gshard_m4.tasks", "gshard_m4.tasks.registry", "gshard_m4.tasks.sources"}
+SEQIO_MODULES |= {"gshard_m4.sample.tasks"}
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

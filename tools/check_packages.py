@@ -29,8 +29,29 @@ ABSENT = {
     "gshard-train": set(),
     "gshard-m4": {"flax", "gin-config", "jax", "seqio", "tensorflow"},
 }
-# modules that work with an optional extra only, and say so without it
-NEEDS_EXTRA = {"gshard-m4": ("seqio", {"gshard_m4.tasks", "gshard_m4.sample.tasks"})}
+
+
+@dataclasses.dataclass(frozen=True)
+class Extra:
+    """Extras that are installed together, and the modules that say so where they are missing."""
+
+    name: str
+    modules: frozenset[str]
+    constraints: pathlib.Path = environment.CONSTRAINTS
+
+
+_SEQIO = {"gshard_m4.tasks", "gshard_m4.tasks.registry", "gshard_m4.tasks.sources"}
+EXTRAS = {
+    "gshard-m4": (
+        Extra("seqio,parquet", frozenset({*_SEQIO, "gshard_m4.sample.tasks"})),
+        Extra(
+            "beam,parquet",
+            frozenset({"gshard_m4.preparing.beam_steps"}),
+            environment.BEAM_CONSTRAINTS,
+        ),
+    )
+}
+_NONE = Extra("", frozenset())
 _TITLES = ("package", "version", "wheel", "sdist", "installs", "modules", "own tests", "time")
 _ROW = "{:22} {:8} {:>9} {:>9} {:>9} {:>8}  {:30} {:>12}"
 
@@ -81,10 +102,10 @@ def _check(
     built = {name: distributions.build(name, uv) for name in environment.PACKAGES}
     results = []
     for name in names:
-        extra, _ = NEEDS_EXTRA.get(name, ("", set()))
-        for chosen in ("", extra) if extra else ("",):
-            alone = isolation.Isolated(built[name], place / f"{name}{chosen}", uv)
-            results.append(_check_one(alone, chosen))
+        for extra in (_NONE, *EXTRAS.get(name, ())):
+            folder = place / f"{name}-{extra.name}"
+            alone = isolation.Isolated(built[name], folder, uv, extra.constraints)
+            results.append(_check_one(alone, extra.name))
             _print_progress(results[-1])
     print("offering siblings from outside the declared range", flush=True)
     doctored = distributions.build_doctored("gshard-annotate", "0.2.0", place / "doctored", uv)
@@ -123,11 +144,18 @@ def _check_one(alone: isolation.Isolated, extra: str) -> Result:
 def _import_all(alone: isolation.Isolated, extra: str) -> tuple[str, list[str]]:
     """Modules imported of all, and faults; without its extra a module must name the remedy."""
     count, failed = alone.imports()
-    needed, waiting = NEEDS_EXTRA.get(alone.package.name, ("", set()))
-    remedy = f"pip install '{alone.package.name}[{needed}]'"
-    excused = {name for name in waiting & set(failed) if not extra and remedy in failed[name]}
+    excused = {
+        name
+        for other in EXTRAS.get(alone.package.name, ())
+        for name in other.modules & set(failed)
+        if other.name != extra and _remedy(alone.package.name, other) in failed[name]
+    }
     faults = [f"{name}: {error}" for name, error in failed.items() if name not in excused]
     return f"{count - len(failed)}/{count}", faults
+
+
+def _remedy(package: str, extra: Extra) -> str:
+    return f"pip install '{package}[{extra.name.partition(',')[0]}]'"
 
 
 def _print_progress(result: Result) -> None:

@@ -21,6 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 CONSTRAINTS = ROOT / "tools" / "constraints.txt"
+# Apache Beam wants an older protobuf and pyarrow than all else
+BEAM_CONSTRAINTS = ROOT / "tools" / "constraints-beam.txt"
 REQUIREMENTS = ROOT / "tools" / "requirements-dev.txt"
 PACKAGES = ("gshard-annotate", "gshard-moe", "gshard-train", "gshard-m4")
 OLDEST, TOO_NEW = (3, 11), (3, 14)
@@ -163,7 +165,7 @@ def _make() -> None:
 def _requirements(development: bool) -> list[str]:
     words = []
     for name in PACKAGES:
-        extra = "[seqio]" if name == "gshard-m4" else ""
+        extra = "[parquet,seqio]" if name == "gshard-m4" else ""
         words += ["--editable", f"{ROOT / 'packages' / name}{extra}"]
     return words + (["--requirement", str(REQUIREMENTS)] if development else [])
 

@@ -38,6 +38,7 @@ class Isolated:
     package: distributions.Package
     place: pathlib.Path
     uv: str
+    constraints: pathlib.Path = environment.CONSTRAINTS
 
     @property
     def python(self) -> pathlib.Path:
@@ -110,7 +111,7 @@ class Isolated:
 
     def _install(self, *what: str) -> list[str]:
         command = [self.uv, "pip", "install", "--quiet", "--python", str(self.python)]
-        command += ["--constraint", str(environment.CONSTRAINTS)]
+        command += ["--constraint", str(self.constraints)]
         command += ["--find-links", str(distributions.DIST)]
         for name in environment.PACKAGES:
             command += ["--refresh-package", name]

@@ -1,5 +1,7 @@
 """Writes tools/constraints.txt: a `name==version` line for everything that the tools may install.
 
+And tools/constraints-beam.txt, the same for `gshard-m4[beam,parquet]` in an environment of its own.
+
 Run it after a dependency changes. Pinned versions stay unless named with --upgrade. Needs uv.
 """
 
@@ -11,7 +13,7 @@ import sys
 
 import environment
 
-_EXTRAS = {"gshard-train": "[tpu]", "gshard-m4": "[seqio]"}
+_EXTRAS = {"gshard-train": "[tpu]", "gshard-m4": "[parquet,seqio]"}
 
 
 def main() -> None:
@@ -24,23 +26,28 @@ def main() -> None:
     uv = environment.find_uv()
     if uv is None:
         sys.exit("tools/pin_constraints.py: needs uv on PATH; `pip install uv` brings it")
-    pinned = environment.CONSTRAINTS.read_text().splitlines()
-    kept = [line for line in pinned if line.partition("==")[0] not in upgraded]
-    environment.CONSTRAINTS.write_text("".join(f"{line}\n" for line in resolve(uv, kept)))
+    everything = [f"./packages/{name}{_EXTRAS.get(name, '')}" for name in environment.PACKAGES]
+    for path, packages in (
+        (environment.CONSTRAINTS, everything),
+        (environment.BEAM_CONSTRAINTS, ["./packages/gshard-m4[beam,parquet]"]),
+    ):
+        pinned = path.read_text().splitlines() if path.exists() else []
+        kept = [line for line in pinned if line.partition("==")[0] not in upgraded]
+        path.write_text("".join(f"{line}\n" for line in resolve(uv, packages, kept)))
 
 
-def resolve(uv: str, kept: list[str]) -> list[str]:
+def resolve(uv: str, packages: list[str], kept: list[str]) -> list[str]:
     """`name==version` for every distribution, the same on each platform and supported Python.
 
     Args:
       uv: the program.
+      packages: what is installed, with extras, beside the test tools.
       kept: pins that must hold.
     """
     command = [uv, "pip", "compile", "-", "--universal", "--python-version", "3.11"]
     command += ["--no-header", "--no-annotate", "--quiet"]
     for name in environment.PACKAGES:
         command += ["--no-emit-package", name]
-    packages = [f"./packages/{name}{_EXTRAS.get(name, '')}" for name in environment.PACKAGES]
     tools = environment.REQUIREMENTS.read_text().splitlines()
     done = subprocess.run(
         command,

@@ -36,7 +36,7 @@ def seqio():
 def tasks(seqio, monkeypatch):
     """gshard_m4.tasks, with registries that are empty for this test."""
     module = importlib.import_module("gshard_m4.tasks")
-    registry = importlib.import_module("gshard_m4.task_registry")
+    registry = importlib.import_module("gshard_m4.tasks.registry")
     monkeypatch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
     monkeypatch.setattr(seqio.MixtureRegistry, "_REGISTRY", {})
     monkeypatch.setattr(registry, "_REGISTERED", {})
@@ -193,7 +193,7 @@ def test_twice_the_same_is_one_and_anything_else_under_the_name_is_refused(
 
 
 def test_languages_without_text_are_named(tasks, seqio, folder, caplog):
-    caplog.set_level(logging.WARNING, "gshard_m4.task_registry")
+    caplog.set_level(logging.WARNING, "gshard_m4.tasks.registry")
     tasks.register_prepared(folder)
     assert [record.getMessage() for record in caplog.records] == [
         "tasks 'm4': no training text, so in no mixture: co"

@@ -1,7 +1,4 @@
-"""Where the text of seqio tasks comes from, and how it becomes `inputs` and `targets`.
-
-Importing this needs seqio; `gshard_m4.tasks` says how to get it.
-"""
+"""Where the text of seqio tasks comes from, and how it becomes `inputs` and `targets`."""
 
 import functools
 from collections.abc import Mapping, Sequence

@@ -20,9 +20,8 @@ from gshard_m4.prepared import MANIFEST, open_prepared
 try:
     import seqio
 
-    from gshard_m4 import task_sources
-    from gshard_m4.task_registry import Plan, Rates, Same, add
-    from gshard_m4.task_sources import Columns
+    from gshard_m4.tasks.registry import Plan, Rates, Same, add
+    from gshard_m4.tasks.sources import Columns, memory_source, shard_source
 except ModuleNotFoundError as error:
     if error.name and error.name.startswith("gshard_m4"):
         raise
@@ -55,7 +54,7 @@ def register(
     return add(
         Plan(
             name=corpus.name,
-            sources={code: task_sources.memory_source(corpus, code) for code in corpus.pairs},
+            sources={code: memory_source(corpus, code) for code in corpus.pairs},
             origins=dict.fromkeys(corpus.pairs, Same(corpus)),
             counts=corpus.counts("train"),
             source_vocabulary=corpus.source_vocabulary,
@@ -98,7 +97,7 @@ def register_prepared(
     return add(
         Plan(
             name=corpus.name,
-            sources={code: task_sources.shard_source(prepared, code) for code in corpus.pairs},
+            sources={code: shard_source(prepared, code) for code in corpus.pairs},
             origins=dict.fromkeys(corpus.pairs, origin),
             counts=corpus.counts("train"),
             source_vocabulary=corpus.source_vocabulary,

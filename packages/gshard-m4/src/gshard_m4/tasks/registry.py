@@ -7,11 +7,11 @@ from pathlib import Path
 
 import seqio
 
-from gshard_m4 import languages, mixture, task_sources
+from gshard_m4 import languages, mixture
 from gshard_m4.input_error import InputError
 from gshard_m4.rates import TEMPERATURE, temperature_rates
 from gshard_m4.seqio_metrics import translation_metrics
-from gshard_m4.task_sources import Columns
+from gshard_m4.tasks.sources import Columns, preprocessors
 from gshard_m4.vocabulary import Vocabulary, tag
 
 # Name in seqio's registries -> what it was registered for.
@@ -116,7 +116,7 @@ def _add_tasks(plan: Plan, tasks: Mapping[str, str]) -> None:
         seqio.TaskRegistry.add(
             name,
             source=plan.sources[code],  # pyright: ignore[reportArgumentType] (seqio's types)
-            preprocessors=task_sources.preprocessors(
+            preprocessors=preprocessors(
                 code,
                 columns=plan.columns.get(code, ("inputs", "targets")),
                 source_tags=plan.source_tags,
