@@ -16,6 +16,8 @@ import tomllib
 
 import pytest
 
+from gshard_m4.prepared import write_prepared
+from gshard_m4.sample.corpus import corpus as sample
 from gshard_train import config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -178,9 +180,19 @@ def write_translations(folder: pathlib.Path) -> None:
     (split / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
+def write_prepared_text(folder: pathlib.Path) -> None:
+    """Three languages of the sample, for snippets that read what `gshard-m4 prepare` wrote."""
+    pairs = {code: sample().pairs[code] for code in ("de", "ps", "zh")}
+    wanted = ("train", "validation", "test")
+    texts = {code: {split: splits[split] for split in wanted} for code, splits in pairs.items()}
+    write_prepared(folder, texts, name="m4")
+
+
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_block(block: Block, tmp_path: pathlib.Path) -> None:
     write_translations(tmp_path / "translations")
+    if 'open_prepared("m4")' in block.text:
+        write_prepared_text(tmp_path / "m4")
     script = tmp_path / "snippet.py"
     script.write_text(block.text, "utf-8")
     variables = {**os.environ, "JAX_PLATFORMS": "cpu"}
