@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gshard_m4.preparing.drawing import Keyed, Lowest, drawn_split, may_be_drawn, sizes
+from gshard_m4.preparing.drawing import Keyed, Lowest, apart, drawn_split, may_be_drawn, sizes
 from gshard_m4.preparing.held_out import HeldOut, filtered, union
 from gshard_m4.preparing.keys import keys
 from gshard_m4.preparing.settings import Settings
@@ -74,6 +74,13 @@ def test_sizes_are_shares_up_to_a_limit():
     assert sizes(settings, 0) == {"validation": 0, "test": 0}
     assert sizes(settings, 100) == {"validation": 2, "test": 4}
     assert sizes(settings, 10**6) == {"validation": 9, "test": 50}
+
+
+def test_a_source_is_in_one_drawn_set_only():
+    one, two, three = keyed([("hund", "a dog"), ("Hund!", "the dog"), ("katze", "the cat")])
+    drawn = {"test": [one], "validation": [two, three]}
+    assert apart(drawn) == {"test": [one], "validation": [three]}
+    assert apart({"validation": [two]}) == {"validation": [two]}
 
 
 def test_a_sentence_has_its_set_in_every_language():

@@ -8,6 +8,7 @@ standard error and exit code 2, with everything on disk as it was.
 
 import argparse
 import importlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -31,7 +32,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser(given).parse_args(given)
     try:
-        return options.command(options, shlex.join(["gshard-m4", *given]))
+        code = options.command(options, shlex.join(["gshard-m4", *given]))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except InputError as error:
         for fault in error.faults:
             print(f"gshard-m4 {options.name}: {fault}", file=sys.stderr)

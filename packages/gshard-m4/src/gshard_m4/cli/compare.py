@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--samples",
         type=int,
         metavar="N",
-        help="of the test (default: 1000 of bootstrap, 10000 of randomization)",
+        help="of the test (default: 1000 of bootstrap, 10000 of randomization; 25 a language if "
+        "more)",
     )
     parser.add_argument(
         "--processes",

@@ -141,7 +141,8 @@ _AGAINST: dict[str, dict[str, Any]] = {
     "--samples": {
         "type": int,
         "metavar": "N",
-        "help": "of the test (default: 1000 of bootstrap, 10000 of randomization)",
+        "help": "of the test (default: 1000 of bootstrap, 10000 of randomization; 25 a language if "
+        "more)",
     },
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gshard_m4 import languages, mixture
+from gshard_m4.asked_languages import codes_in
 from gshard_m4.corpus import Corpus, open_corpus
 from gshard_m4.input_error import InputError
 
@@ -148,7 +149,11 @@ def _option_faults(options: argparse.Namespace) -> Iterable[str]:
 def _chosen(corpus: Corpus, options: argparse.Namespace) -> list[str]:
     """The codes of the languages that are asked for."""
     if options.languages is not None:
-        return _codes(corpus, options.languages.split(","))
+        words = [word.strip() for word in options.languages.split(",")]
+        codes, faults = codes_in(corpus.pairs, words, options.directory)
+        if faults:
+            raise InputError(faults)
+        return codes
     return mixture.languages_of(corpus, f"{corpus.name}_{options.band or mixture.ALL}_en")
 
 
@@ -165,26 +170,6 @@ def _mixture(corpus: Corpus, chosen: list[str], options: argparse.Namespace) -> 
     if mixed.left_out and by_code:
         raise InputError([f"--languages: no training text in {', '.join(mixed.left_out)}"])
     return mixed
-
-
-def _codes(corpus: Corpus, given: Iterable[str]) -> list[str]:
-    """The corpus's own codes of any codes for its languages."""
-    codes, faults = [], []
-    for code in dict.fromkeys(word.strip() for word in given):
-        try:
-            own = code if code in corpus.pairs else languages.find(
-                code, variants=True, others=True
-            ).code  # fmt: skip
-        except ValueError as error:
-            faults.append(f"--languages: {error}")
-            continue
-        if own in corpus.pairs:
-            codes.append(own)
-        else:
-            faults.append(f"--languages: {code} is not in the directory")
-    if faults:
-        raise InputError(faults)
-    return codes
 
 
 def _tokens_per_example(mixed: mixture.Mixture, directory: str) -> float:

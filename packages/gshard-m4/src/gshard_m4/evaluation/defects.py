@@ -14,6 +14,7 @@ MEANINGS = {
     "repeated": "one to eight words come three times or more in a row, six words at least in all, "
     "or up to four characters fifteen times in a row, and the reference has no such loop",
     "over_long": "more than twice as many words as the reference, and at least ten more",
+    "tokenized": "the last sign stands apart, as tokenizers leave it, and not in the reference",
     "wrong_language": "the translation is not in English; texts too short to tell are left out",
 }
 

@@ -17,6 +17,8 @@ from gshard_m4.evaluation.translations import Split
 
 METHODS = {"bootstrap": "bs", "randomization": "ar"}
 SAMPLES = {"bootstrap": 1000, "randomization": 10_000}
+# For each language: the smallest p is 1 / (samples + 1), and Holm multiplies it by the languages.
+SAMPLES_PER_LANGUAGE = 25
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def answer(
     processes: int = 1,
 ) -> tuple[dict[tuple[str, str], dict[str, Paired]], Significance]:
     """The paired test of every question in every metric, by set and language, Holm-corrected."""
-    count = samples or SAMPLES[method]
+    count = samples or max(SAMPLES[method], SAMPLES_PER_LANGUAGE * len(asked))
     arguments = ([how] * len(asked), [method] * len(asked), [count] * len(asked))
     if processes > 1 and len(asked) > 1:
         with ProcessPoolExecutor(min(processes, len(asked)), get_context("spawn")) as pool:

@@ -249,7 +249,8 @@ def _by_split(drawn: bool, code: str, rows: Iterable[Any]) -> tuple[str, HeldRow
         if item is not None:
             by_split.setdefault(item[0], []).append(Keyed._make(item[1]))
     key = operator.attrgetter("english_key") if drawn else _ORDER
-    return code, {split: sorted(by_split[split], key=key) for split in sorted(by_split)}
+    found = {split: sorted(by_split[split], key=key) for split in sorted(by_split)}
+    return code, drawing.apart(found) if drawn else found
 
 
 def _given_and_drawn(

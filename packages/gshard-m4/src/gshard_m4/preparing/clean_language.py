@@ -133,7 +133,8 @@ class _Candidates:
 
     def chosen(self, cleaned: int) -> HeldRows:
         sizes = drawing.sizes(self._settings, cleaned)
-        return {split: lowest.rows(sizes[split]) for split, lowest in self._lowest.items()}
+        drawn = {split: lowest.rows(sizes[split]) for split, lowest in self._lowest.items()}
+        return drawing.apart(drawn)
 
 
 def _english(*held: HeldRows) -> list[int]:

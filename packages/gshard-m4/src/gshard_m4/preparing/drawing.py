@@ -50,6 +50,15 @@ def sizes(settings: Settings, rows: int) -> dict[str, int]:
     return {split: min(size, round(shares[split] * rows)) for split, size in most(settings).items()}
 
 
+def apart(drawn: dict[str, list[Keyed]]) -> dict[str, list[Keyed]]:
+    """Drawn sets without validation pairs whose source is in the test set with other English."""
+    test = {row.source_key for row in drawn.get("test", ())}
+    return {
+        split: [row for row in rows if split == "test" or row.source_key not in test]
+        for split, rows in drawn.items()
+    }
+
+
 class Lowest:
     """The pairs with the lowest English keys, one for each key, of all that were added."""
 

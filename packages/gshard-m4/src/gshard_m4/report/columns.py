@@ -59,7 +59,7 @@ def columns_of(scores: Scores, split: SplitScores) -> list[Column]:
             for column in _of_metric(metric, scores)
         ),
         *(
-            Column(title, key, meanings()[key], cells.percent, first=first)
+            Column(title, key, MEANINGS[key], cells.percent, first=first)
             for title, key, first in _shares(split)
         ),
     ]
@@ -151,12 +151,6 @@ def header(
     attributes += ["data-wide"] if wide else []
     attributes += [f'aria-sort="{sort}"'] if sort else []
     return f'<th scope="col" {" ".join(attributes)}>{_breakable(title)}</th>'
-
-
-def meanings() -> dict[str, str]:
-    """What each share counts, in words."""
-    tokenized = "the last sign stands apart, as tokenizers leave it, and not in the reference"
-    return {"tokenized": tokenized} | MEANINGS
 
 
 def _breakable(title: str) -> str:

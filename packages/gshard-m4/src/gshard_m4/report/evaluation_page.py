@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from gshard_m4.evaluation.defects import MEANINGS
 from gshard_m4.evaluation.scores import Scores
 from gshard_m4.evaluation.translations import Split
 from gshard_m4.report import cells
-from gshard_m4.report.columns import meanings
 from gshard_m4.report.document import codes, document, facts, finder, head, packages
 from gshard_m4.report.examples import examples_section
 from gshard_m4.report.split_section import split_section
@@ -82,7 +82,7 @@ def _how_made(scores: Scores, command: str) -> list[tuple[str, str]]:
             "over languages, each counting once whatever its number of phrases; never over pooled "
             f"phrases. Languages with fewer than {scores.min_phrases} phrases are averaged apart.",
         ),
-        *((_DEFECT_NAMES.get(key, key), escape(f"{text}.")) for key, text in meanings().items()),
+        *((_DEFECT_NAMES.get(key, key), escape(f"{text}.")) for key, text in MEANINGS.items()),
     ]
     return [(name, html) for name, html in found if html]
 
