@@ -9,3 +9,7 @@ class InputError(ValueError):
     def __init__(self, faults: Iterable[str]):
         self.faults = tuple(faults)
         super().__init__("\n".join(self.faults))
+
+    def __reduce__(self) -> tuple[type["InputError"], tuple[tuple[str, ...]]]:
+        """The faults, not their text: so it comes whole out of another process."""
+        return type(self), (self.faults,)

@@ -30,6 +30,10 @@ from gshard_moe.sorting import (
     sort,
 )
 
+# From 0.11 on the CPU compiler multiplies batches as fast as single matrices or faster (measured:
+# forward 35 against 42 ms with 128 experts, 99 against 100 ms with 16); before, it was slower.
+_BATCHES_ON_CPU = jax.__version_info__ >= (0, 11)
+
 Dispatch = Literal["auto", "einsum", "gather", "sorted"]
 ExpertLoop = Literal["auto", "batched", "one_by_one"]
 
@@ -151,7 +155,7 @@ def _experts_of_slots(
             f"MoELayer: experts='one_by_one' is for one device, and the mesh has "
             f"{devices.mesh.size if devices.mesh else 1}; give 'auto' or 'batched'"
         )
-    if loop == "auto" and devices.one:
+    if loop == "auto" and devices.one and not _BATCHES_ON_CPU:
         return jax.lax.platform_dependent(x_EGCM, experts, cpu=each, default=all_at_once)
     return (each if loop == "one_by_one" else all_at_once)(x_EGCM, experts)
 

@@ -77,7 +77,8 @@ class MoELayer(nnx.Module):
       jitter: Router inputs are multiplied with noise from 1 - jitter to 1 + jitter in training.
       dispatch: "einsum", by which a NaN or infinite token reaches its whole group, "gather",
         "sorted" (no limit per expert), or "auto": the fastest known.
-      experts: "batched" (one einsum), "one_by_one" (one device), or "auto": one by one on CPU.
+      experts: "batched" (one einsum), "one_by_one" (one device), or "auto": one by one on CPU
+        before JAX 0.11.
       expert_parts: Parts of the experts that have their own rows, with dispatch="sorted" and a
         limit; a multiple of the devices that experts are split over.
       gated: Whether the activation is that of a gate (GeGLU, SwiGLU).
