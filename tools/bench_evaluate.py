@@ -50,11 +50,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--english", type=pathlib.Path)
-    parser.add_argument("--languages", type=int, default=100)
-    parser.add_argument("--rows", type=int, default=2000)
-    parser.add_argument("--processes", type=int, default=2)
+    parser = argparse.ArgumentParser(
+        prog="tools/bench_evaluate.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--english", type=pathlib.Path, metavar="FILE", help="sentences, one a line")
+    add("--languages", type=int, default=100, metavar="N", help="by default %(default)s")
+    add("--rows", type=int, default=2000, metavar="N", help="of a language; by default %(default)s")
+    add("--processes", type=int, default=2, metavar="N", help="by default %(default)s")
     return parser
 
 
