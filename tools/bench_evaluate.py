@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
         seconds = _evaluate(folder, options)
         found = {"evaluate": seconds, "sacrebleu": _sacrebleu(folder, codes)}
     found["ratio"] = found["sacrebleu"] / found["evaluate"]
-    print(f"{'':12}{'seconds':>9}   {len(codes)} languages of {options.rows} phrases")
+    print(f"{'':12}{'seconds':>9}   {len(codes)} languages of at most {options.rows} phrases")
     print(f"{'evaluate':12}{found['evaluate']:9.1f}   all of it, {options.processes} processes")
     print(f"{'sacrebleu':12}{found['sacrebleu']:9.1f}   one language after the other, scaled")
     print(json.dumps(found | {"languages": len(codes), "rows": options.rows}))
