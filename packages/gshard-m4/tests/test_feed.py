@@ -180,7 +180,7 @@ def test_few_threads_and_none_after_close(make_feed):
 def test_all_faults_of_the_arguments_are_named_at_once(make_feed):
     message = (
         "training_feed: unknown mixture or task 'm4_sampel'; did you mean m4_sample?;"
-        " task_feature_lengths must be {'inputs': n, 'targets': m} with n, m >= 1,"
+        " task_feature_lengths must be {'inputs': n, 'targets': m} with n, m >= 2,"
         " got {'inputs': 9}; batch_size 24 is not a multiple of 7 processes: 21 or 28 are"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -202,7 +202,7 @@ def test_all_faults_of_the_arguments_are_named_at_once(make_feed):
         ),
         (
             {"task_feature_lengths": LENGTHS | {"extra": 4}},
-            "task_feature_lengths must be {'inputs': n, 'targets': m} with n, m >= 1,"
+            "task_feature_lengths must be {'inputs': n, 'targets': m} with n, m >= 2,"
             " got {'inputs': 9, 'targets': 7, 'extra': 4}",
         ),
     ],

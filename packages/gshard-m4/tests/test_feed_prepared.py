@@ -301,6 +301,22 @@ def test_a_directory_without_a_vocabulary_says_what_makes_one(make_feed, folder,
         make_feed(data_dir=tmp_path / "bare")
 
 
+def test_a_vocabulary_elsewhere(make_feed, folder, tmp_path):
+    bare, models = tmp_path / "bare", tmp_path / "models"
+    shutil.copytree(folder, bare)
+    (bare / "vocabulary").rename(models)
+    moved = make_feed(data_dir=bare, vocabulary_dir=models)
+    assert_equal(next(moved), next(make_feed()))
+    moved.close()
+    (models / "target.model").unlink()
+    message = (
+        f"training_feed: {models} has no target.model;"
+        f" run gshard-m4 vocabulary {bare} --output={models}"
+    )
+    with pytest.raises(FileNotFoundError, match=f"^{re.escape(message)}$"):
+        make_feed(data_dir=bare, vocabulary_dir=models)
+
+
 def test_few_threads_while_reading_and_none_afterwards(make_feed):
     before = threading.active_count()
     made = make_feed(packing=Packing())

@@ -144,7 +144,7 @@ def test_every_fault_is_named_at_once(capsys, folder):
     [
         (["--languages=zu"], "mixture 'm4_zu_en': no training text in zu"),
         (["--languages=zu,de"], "--languages: no training text in zu"),
-        (["--band=mid"], "mixture 'm4_mid_en': no such language"),
+        (["--band=mid"], "mixture 'm4_mid_en': the corpus has no language of it"),
         (
             ["--minimum-share=0.5"],
             "temperature_rates: minimum_share must be from 0 to 0.333333 for 3 languages, got 0.5",

@@ -82,7 +82,7 @@ def rows(task, split="test", **options):
 
 
 def test_a_directory_gives_its_tasks_and_mixtures_at_the_rates_of_the_feed(tasks, seqio, folder):
-    names = tasks.register_prepared(folder, lists=[("fr", "de")])
+    names = tasks.register_prepared(folder, lists=[("fra", "deu_Latn")])
     assert names == [
         *("m4_co_en", "m4_de_en", "m4_fr_en", "m4_oc_en", "m4_yi_en"),
         *("m4", "m4_all_en", "m4_high_en", "m4_low_en", "m4_fr_de_en"),

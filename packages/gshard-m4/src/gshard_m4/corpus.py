@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 SPLITS = ("train", "validation", "test", "unseen")
 PREPARED_SPLITS = SPLITS[:3]
 PREPARED_NAME = "m4"
+SOURCE_MODEL, TARGET_MODEL = "source.model", "target.model"
 
 Pair = tuple[str, str]
 
@@ -30,6 +31,15 @@ class Corpus:
     def task_name(self, language: str) -> str:
         """The seqio name of one language's task."""
         return f"{self.name}_{language}_en"
+
+    def with_vocabulary(self, folder: str | pathlib.Path) -> "Corpus":
+        """The corpus with the models of a folder, `source.model` and `target.model`."""
+        folder = pathlib.Path(folder)
+        return dataclasses.replace(
+            self,
+            source_vocabulary=folder / SOURCE_MODEL,
+            target_vocabulary=folder / TARGET_MODEL,
+        )
 
     def counts(self, split: str) -> dict[str, int]:
         """Language -> number of pairs of the split."""

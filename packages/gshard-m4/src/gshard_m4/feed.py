@@ -9,6 +9,7 @@ microseconds an example with a hundred languages, `order.py` takes 5 for the sam
 Axes: B batch (of this process), L length.
 """
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +44,7 @@ def training_feed(
     process_index: int = 0,
     process_count: int = 1,
     data_dir: str | Path | None = None,
+    vocabulary_dir: str | Path | None = None,
     temperature: float = mixture.TEMPERATURE,
     maximum: int | None = None,
     minimum_share: float = 0.0,
@@ -61,6 +63,8 @@ def training_feed(
         process_index: which block of rows is this process's.
         process_count: number of processes, a divisor of batch_size.
         data_dir: the prepared directory that the name is about.
+        vocabulary_dir: where source.model and target.model are, if not in the directory itself
+            (`gshard-m4 vocabulary --output`).
         temperature: T of the rates, see `gshard_m4.mixture.temperature_rates`.
         maximum: caps the sizes of languages before the temperature acts.
         minimum_share: the least share of a language.
@@ -76,7 +80,10 @@ def training_feed(
     )
     rates = {"temperature": temperature, "maximum": maximum, "minimum_share": minimum_share}
     described = _find(mixture_or_task_name, faults, data_dir=data_dir, **rates)
-    vocabularies = _vocabularies(described, data_dir, source_tags)
+    if vocabulary_dir is not None:
+        corpus = described.corpus.with_vocabulary(vocabulary_dir)
+        described = dataclasses.replace(described, corpus=corpus)
+    vocabularies = _vocabularies(described, data_dir, vocabulary_dir, source_tags)
     examples = Examples(described, seed, source_tags=source_tags)
     # Sides in one order, whatever the order they are given in.
     encoder = Encoder(vocabularies, {side: task_feature_lengths[side] for side in SIDES})
@@ -106,12 +113,15 @@ def _find(name: str, faults: list[str], **options: Any) -> mixture.Mixture:
 
 
 def _vocabularies(
-    described: mixture.Mixture, data_dir: str | Path | None, source_tags: bool
+    described: mixture.Mixture,
+    data_dir: str | Path | None,
+    vocabulary_dir: str | Path | None,
+    source_tags: bool,
 ) -> dict[str, Vocabulary]:
     corpus = described.corpus
     models = {"inputs": corpus.source_vocabulary, "targets": corpus.target_vocabulary}
     if data_dir is not None:
-        check_vocabulary(data_dir, models.values())
+        check_vocabulary(data_dir, vocabulary_dir, models.values())
     vocabularies = {side: Vocabulary(path) for side, path in models.items()}
     if faults := mixture_faults(described, vocabularies["inputs"], source_tags):
         raise ValueError("training_feed: " + "; ".join(faults))

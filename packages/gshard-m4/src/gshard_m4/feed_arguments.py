@@ -19,10 +19,10 @@ def argument_faults(
 ) -> list[str]:
     """A sentence for each argument that cannot be."""
     faults = []
-    bad = {side: lengths.get(side) for side in SIDES if lengths.get(side, 0) < 1}
+    bad = {side: lengths.get(side) for side in SIDES if lengths.get(side, 0) < 2}
     if bad or set(lengths) - set(SIDES):
         faults.append(
-            f"task_feature_lengths must be {{'inputs': n, 'targets': m}} with n, m >= 1,"
+            f"task_feature_lengths must be {{'inputs': n, 'targets': m}} with n, m >= 2,"
             f" got {dict(lengths)}"
         )
     if not 0 <= process_index < process_count:
@@ -53,12 +53,16 @@ def _packing_faults(packing: Packing, lengths: Mapping[str, int], batch_size: in
     return faults
 
 
-def check_vocabulary(data_dir: str | Path, models: Iterable[Path]) -> None:
-    """Raises FileNotFoundError where a prepared directory lacks a vocabulary."""
+def check_vocabulary(
+    data_dir: str | Path, vocabulary_dir: str | Path | None, models: Iterable[Path]
+) -> None:
+    """Raises FileNotFoundError where a vocabulary is missing."""
     if missing := [path for path in models if not path.is_file()]:
-        names = " and ".join(str(path.relative_to(data_dir)) for path in missing)
+        where = data_dir if vocabulary_dir is None else vocabulary_dir
+        names = " and ".join(str(path.relative_to(where)) for path in missing)
+        output = "" if vocabulary_dir is None else f" --output={vocabulary_dir}"
         raise FileNotFoundError(
-            f"training_feed: {data_dir} has no {names}; run gshard-m4 vocabulary {data_dir}"
+            f"training_feed: {where} has no {names}; run gshard-m4 vocabulary {data_dir}{output}"
         )
 
 

@@ -135,7 +135,9 @@ def mixture_of(
     chosen = list(counts if chosen is None else chosen)
     left_out = tuple(code for code in chosen if not counts[code])
     if len(left_out) == len(chosen):
-        what = f"no training text in {', '.join(left_out)}" if left_out else "no such language"
+        what = "the corpus has no language of it"
+        if left_out:
+            what = f"no training text in {', '.join(left_out)}"
         raise ValueError(f"mixture {name or corpus.name!r}: {what}")
     rates = temperature_rates(
         {code: counts[code] for code in chosen if counts[code]},

@@ -9,11 +9,11 @@ import functools
 import lzma
 import pathlib
 
+from gshard_m4.corpus import SOURCE_MODEL as SOURCE_MODEL
 from gshard_m4.corpus import SPLITS, Corpus, Pair
+from gshard_m4.corpus import TARGET_MODEL as TARGET_MODEL
 
 PHRASES = "phrases.tsv.xz"
-SOURCE_MODEL = "source.model"
-TARGET_MODEL = "target.model"
 MARK_OF_SPLIT = {"": "-", "train": "t", "validation": "v", "test": "p", "unseen": "u"}
 
 _DATA = pathlib.Path(__file__).parent / "data"

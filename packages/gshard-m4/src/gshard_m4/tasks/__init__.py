@@ -72,6 +72,7 @@ def register_prepared(
     lists: Iterable[Sequence[str]] = (),
     source_tags: bool = False,
     rates: Rates = M4_RATES,
+    vocabulary_dir: str | Path | None = None,
 ) -> list[str]:
     """Adds tasks and mixtures of a prepared directory to seqio's registries.
 
@@ -83,6 +84,7 @@ def register_prepared(
         lists: languages of further mixtures, such as `[("de", "fr")]` for `m4_de_fr_en`.
         source_tags: each source begins with its language's tag; `vocabulary --tags` makes them.
         rates: of the mixtures.
+        vocabulary_dir: where source.model and target.model are, if not in the directory itself.
 
     Returns:
         The names, tasks first.
@@ -92,6 +94,8 @@ def register_prepared(
         ValueError: naming everything that cannot be registered; nothing is then.
     """
     corpus = mixture.register(path, name=name)
+    if vocabulary_dir is not None:
+        corpus = corpus.with_vocabulary(vocabulary_dir)
     prepared = open_prepared(path)
     origin = str(prepared.path.absolute()), (prepared.path / MANIFEST).read_bytes()
     return add(

@@ -8,6 +8,7 @@ from pathlib import Path
 import seqio
 
 from gshard_m4 import languages, mixture
+from gshard_m4.asked_languages import codes_in
 from gshard_m4.input_error import InputError
 from gshard_m4.rates import TEMPERATURE, temperature_rates
 from gshard_m4.seqio_metrics import translation_metrics
@@ -133,7 +134,8 @@ def _groups(plan: Plan) -> dict[str, list[str]]:
     named = {mixture.ALL: codes} | {
         band: [code for code in codes if bands.get(code) == band] for band in mixture.BANDS
     }
-    named |= {"_".join(chosen): list(chosen) for chosen in plan.lists}
+    lists = [[_own_code(plan, asked) or asked for asked in chosen] for chosen in plan.lists]
+    named |= {"_".join(chosen): chosen for chosen in lists}
     return {plan.name: codes} | {plan.task_name(group): found for group, found in named.items()}
 
 
@@ -147,17 +149,21 @@ def _rates(plan: Plan, codes: Sequence[str]) -> dict[str, float]:
 def _list_faults(plan: Plan) -> list[str]:
     faults = []
     for chosen in plan.lists:
-        unknown = [code for code in chosen if code not in plan.sources]
-        empty = [code for code in chosen if code not in unknown and not plan.counts.get(code)]
+        listed = ", ".join(chosen)
+        codes = [_own_code(plan, code) for code in chosen]
+        unknown = [asked for asked, code in zip(chosen, codes, strict=True) if code is None]
+        empty = [code for code in codes if code and not plan.counts.get(code)]
         if unknown:
-            faults.append(
-                f"no language {', '.join(unknown)} for the mixture of {', '.join(chosen)}"
-            )
+            faults.append(f"no language {', '.join(unknown)} for the mixture of {listed}")
         if empty:
-            faults.append(
-                f"no training text in {', '.join(empty)} for the mixture of {', '.join(chosen)}"
-            )
+            faults.append(f"no training text in {', '.join(empty)} for the mixture of {listed}")
     return faults
+
+
+def _own_code(plan: Plan, asked: str) -> str | None:
+    """The plan's code of a language, by any code for it."""
+    codes, _ = codes_in(plan.sources, [asked], "")
+    return codes[0] if codes else None
 
 
 def _vocabulary_faults(plan: Plan) -> list[str]:

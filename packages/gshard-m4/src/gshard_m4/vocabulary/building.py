@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gshard_m4.asked_languages import codes_in
-from gshard_m4.corpus import Pair
+from gshard_m4.corpus import SOURCE_MODEL, TARGET_MODEL, Pair
 from gshard_m4.input_error import InputError
 from gshard_m4.prepared import Prepared
 from gshard_m4.vocabulary import coverage, sampling
@@ -20,7 +20,7 @@ from gshard_m4.vocabulary.settings import Settings
 from gshard_m4.vocabulary.training import learn
 from gshard_m4.writing import write_all
 
-SOURCE, TARGET, COVERAGE = "source.model", "target.model", "coverage.json"
+COVERAGE = "coverage.json"
 
 # Of all languages' text together, SentencePiece takes at least this share of its characters; each
 # language's own are required besides. It takes no lower number.
@@ -75,7 +75,7 @@ def build(
     """
     folder = folder or prepared.source_vocabulary.parent
     faults = _faults(prepared, settings)
-    there = [name for name in (SOURCE, TARGET, COVERAGE) if (folder / name).exists()]
+    there = [name for name in (SOURCE_MODEL, TARGET_MODEL, COVERAGE) if (folder / name).exists()]
     if there and not overwrite:
         faults.append(f"{folder}: has {', '.join(there)} already; --force replaces them")
     if faults:
@@ -194,13 +194,17 @@ def _write(
     settings: Settings,
     track: Track,
 ) -> Built:
-    source = Vocabulary(folder / SOURCE, models[0])
-    target = Vocabulary(folder / TARGET, models[1])
+    source = Vocabulary(folder / SOURCE_MODEL, models[0])
+    target = Vocabulary(folder / TARGET_MODEL, models[1])
     of_english, of_languages = cover(prepared, list(sample), source, target, track)
     learnt = sum(sample.values())
     built = Built(folder, of_english, tuple(of_languages), learnt, len(english))
     report = _report(built, sample, settings)
-    files = {SOURCE: models[0], TARGET: models[1], COVERAGE: json.dumps(report, indent=1) + "\n"}
+    files = {
+        SOURCE_MODEL: models[0],
+        TARGET_MODEL: models[1],
+        COVERAGE: json.dumps(report, indent=1) + "\n",
+    }
     try:
         write_all(folder, files)
     except OSError as error:
