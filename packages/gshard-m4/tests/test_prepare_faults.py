@@ -156,3 +156,27 @@ def test_list_prints_the_layouts(capsys):
     assert kinds == ["opus-100", "nllb", "flores-200", "flores-plus", "ntrex-128", "ted",
                      "tatoeba-challenge", "wmt", "moses", "tsv", "jsonl", "parquet",
                      "debian"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        (["--input={0}/m4"], "is --input too"),
+        (["--input={0}/m4/../m4/de"], "has --input={0}/m4/../m4/de inside"),
+        (["--input={0}"], "is inside --input={0}"),
+        (["--input={0}/in", "--keep-out={0}/m4"], "is --keep-out too"),
+    ],
+)
+def test_an_output_that_is_read_as_well_stays(flags, fault, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "de.tsv").write_text("Haus\thouse\n")
+    quiet = ["--processes=1", "--quiet"]
+    assert run(["prepare", f"--input={tmp_path}/in", f"--output={tmp_path}/m4", *quiet]) == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    given = [flag.format(tmp_path) for flag in flags]
+    capsys.readouterr()
+    assert run(["prepare", *given, f"--output={tmp_path}/m4", "--restart", *quiet]) == 2
+    assert capsys.readouterr().err == (
+        f"gshard-m4 prepare: --output={tmp_path}/m4 {fault.format(tmp_path)}; give a folder apart\n"
+    )
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -57,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     running.add_argument("--dry-run", action="store_true", help="print what would be read, and end")
     running.add_argument(
-        "--restart", action="store_true", help="make OUTPUT anew, whatever it was made from"
+        "--restart",
+        action="store_true",
+        help="make OUTPUT anew, whatever it was made from; it stays until the new one is whole",
     )
     running.add_argument(
         "--runner", metavar="RUNNER", help="run on Apache Beam, such as DirectRunner"
@@ -169,11 +171,22 @@ def _flag_faults(options: argparse.Namespace) -> list[str]:
     output: Path | None = options.output
     if output is None:
         return [*faults, "--output is missing: the folder to write"]
-    return faults + [
-        f"--output={output} is inside --input={path}; give a folder apart"
-        for path in inputs
-        if path.is_dir() and path.resolve() in output.resolve().parents
-    ]
+    read = [("--input", path) for path in inputs] + [("--keep-out", p) for p in options.keep_out]
+    return faults + [fault for flag, path in read if (fault := _overlap(output, flag, path))]
+
+
+def _overlap(output: Path, flag: str, path: Path) -> str | None:
+    """The fault of an output that is read as well."""
+    there, read = output.resolve(), path.resolve()
+    if there == read:
+        how = f"is {flag} too"
+    elif read in there.parents:
+        how = f"is inside {flag}={path}"
+    elif there in read.parents:
+        how = f"has {flag}={path} inside"
+    else:
+        return None
+    return f"--output={output} {how}; give a folder apart"
 
 
 def _codes(text: str) -> tuple[str, ...]:

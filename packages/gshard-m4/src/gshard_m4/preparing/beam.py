@@ -56,20 +56,18 @@ def prepare(
     from gshard_m4.preparing.beam_steps import Steps
 
     all_settings = settings.flat() | {"keep_out": kept_out.identity}
-    earlier = same_as_finished(
-        work.output, all_settings, run_inputs(plan, surveyed), plan.languages
-    )
+    earlier = same_as_finished(work, all_settings, run_inputs(plan, surveyed), plan.languages)
     if earlier is not None:
         return Prepared(earlier, {}, was_there=True)
     work.begin(all_settings)
     notes = work.folder / "beam"
     shutil.rmtree(notes, ignore_errors=True)
     shards = {code: shards_of(parts, surveyed, settings) for code, parts in plan.languages.items()}
-    steps = Steps(settings, work.output.resolve(), notes.resolve(), shards, kept_out)
+    steps = Steps(settings, work.new.resolve(), notes.resolve(), shards, kept_out)
     with beam.Pipeline(options=options) as pipeline:
         steps.add_to(pipeline, plan.languages)
     cleaned = {code: _cleaned(notes, code, surveyed, shards) for code in plan.languages}
-    entries = {code: _entry(notes, one, work.output) for code, one in cleaned.items()}
+    entries = {code: _entry(notes, one, work.new) for code, one in cleaned.items()}
     manifest = manifest_of(plan, surveyed, entries, all_settings, command=command, name=name)
     return Prepared(manifest, cleaned)
 

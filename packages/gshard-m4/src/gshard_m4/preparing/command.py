@@ -15,7 +15,6 @@ from gshard_m4.preparing.processes import default_processes
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.state import Work, check_output
 from gshard_m4.preparing.surveying import survey
-from gshard_m4.writing import write_all
 
 _MOST_LEFT_OUT = 12
 
@@ -52,9 +51,7 @@ def _run(options: argparse.Namespace, command_line: str) -> int:
         )
         return 0
     how = {"kept_out": keeping, "command": command_line, "name": name}
-    with Work(options.output) as work:
-        if options.restart:
-            work.clear()
+    with Work(options.output, restart=options.restart) as work:
         if options.runner:
             from gshard_m4.preparing.beam import prepare as prepare_on_beam
 
@@ -114,12 +111,11 @@ def _name_of(output: Path) -> str:
 
 
 def _finish(done: Prepared, found: Plan, work: Work) -> None:
-    """Writes the report and then the manifest, removes the unfinished state, prints the table."""
+    """Puts shards, report and manifest in place, removes the unfinished state, prints the table."""
     if not done.was_there:
         text = report.to_json(done.manifest, done.cleaned, found.left_out)
-        write_all(work.output, {report.REPORT: text})
-        done.manifest.write(work.output)
-    work.end(done.manifest)
+        work.publish(done.manifest, {report.REPORT: text})
+    work.end()
     print("\n".join(report.table(done.manifest)))
     for line in [*_left_out(found), *found.joined, *report.warnings(done.manifest)]:
         print(line)

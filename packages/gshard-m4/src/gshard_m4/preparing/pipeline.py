@@ -78,7 +78,7 @@ def prepare(
     """
     all_settings = settings.flat() | {"keep_out": kept_out.identity}
     inputs = run_inputs(plan, surveyed)
-    earlier = same_as_finished(work.output, all_settings, inputs, plan.languages)
+    earlier = same_as_finished(work, all_settings, inputs, plan.languages)
     if earlier is not None:
         return Prepared(earlier, {}, was_there=True)
     work.begin(all_settings)
@@ -142,13 +142,13 @@ def _finish_all(
     entries: dict[str, LanguageEntry] = {}
     tasks = []
     for code, one in cleaned.items():
-        done = finishing.finished(work.done(code), one.inputs, identity, work.output)
+        done = finishing.finished(work.done(code), one.inputs, identity, work.new)
         if done is not None:
             entries[code] = done
             continue
         tasks.append(
             FinishTask(
-                one, work.cleaned(code), work.output,
+                one, work.cleaned(code), work.new,
                 work.everywhere, identity, kept_out.of(code), settings.across_languages,
                 work.done(code),
             )

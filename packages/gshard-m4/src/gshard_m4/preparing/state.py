@@ -1,16 +1,16 @@
 """What an output folder holds already: nothing, an unfinished run, or a prepared directory.
 
 An unfinished run is in `.prepare`: `run.json` says what it is of, `cleaned/<code>` are languages
-through the first pass, `done/<code>.json` those through the second. Every one of them appears when
-it is whole, so a run can be ended at any time and goes on from there.
+through the first pass, `done/<code>.json` those through the second, and `new` is the directory to
+be. Every one of them appears when it is whole, so a run can be ended at any time and goes on from
+there. What an earlier run made stays as it is until all of the new one is there.
 """
 
 import contextlib
 import hashlib
 import json
-import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,14 +26,21 @@ except ImportError:  # not on Windows
 WORK = ".prepare"
 _RUN = "run.json"
 _LOCK = "lock"
-_SHARD = re.compile(r"\.?(train|validation|test)-\d{5}-of-\d{5}\.tsv\.gz(\.partial)?")
 
 
 class Work(contextlib.AbstractContextManager["Work"]):
-    """The folder of an unfinished run, inside the output, which one process has at a time."""
+    """The folder of an unfinished run, inside the output, which one process has at a time.
 
-    def __init__(self, output: Path):
+    Attributes:
+        output: the prepared directory.
+        folder: of the unfinished run.
+        new: where shards are written, until all are there and take their places in the output.
+        restart: whether the output is made anew, whatever an earlier run made.
+    """
+
+    def __init__(self, output: Path, *, restart: bool = False):
         self.output, self.folder = output, output / WORK
+        self.new, self.restart = self.folder / "new", restart
         self._lock: IO[str] | None = None
 
     def cleaned(self, code: str) -> Path:
@@ -58,6 +65,8 @@ class Work(contextlib.AbstractContextManager["Work"]):
         if not _locked(self._lock):
             self._lock.close()
             raise InputError([f"another process prepares --output={self.output} at this moment"])
+        if (self.new / MANIFEST).exists():  # ended while it took its place
+            self._replace_earlier()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,8 +76,12 @@ class Work(contextlib.AbstractContextManager["Work"]):
             self.remove()
 
     def begin(self, settings: Mapping[str, Any]) -> None:
-        """Notes the run's settings."""
-        write_all(self.folder, {_RUN: json.dumps({"settings": settings})})
+        """Notes the run's settings; with `restart`, clears an unfinished run of another kind."""
+        run = {"settings": dict(settings), "restart": self.restart}
+        if self.restart and _read_run(self.output) != run:
+            for path in [path for path in self.folder.iterdir() if path.name != _LOCK]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        write_all(self.folder, {_RUN: json.dumps(run)})
 
     def remove(self) -> None:
         """Removes the folder, and the output where nothing else is in it."""
@@ -76,31 +89,52 @@ class Work(contextlib.AbstractContextManager["Work"]):
         if not any(self.output.iterdir()):
             self.output.rmdir()
 
-    def clear(self) -> None:
-        """Removes an earlier run's manifest, unfinished state and shards; other files stay."""
-        path = self.output / MANIFEST
-        path.unlink(missing_ok=True)
-        for path in [path for path in self.folder.iterdir() if path.name != _LOCK]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        self._remove_shards(set())
+    def publish(self, manifest: Manifest, files: Mapping[str, str]) -> None:
+        """Puts all that was made in the place of what an earlier run made; other files stay.
 
-    def end(self, manifest: Manifest) -> None:
-        """Removes what an unfinished run needs, and shards that the manifest does not name."""
+        Args:
+            manifest: of the new shards.
+            files: names and texts of further files.
+        """
+        write_all(self.new, files)
+        manifest.write(self.new)
+        self._replace_earlier()
+
+    def end(self) -> None:
+        """Removes what only an unfinished run needs."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._remove_shards(
-            {
-                shard.file
-                for language in manifest.languages.values()
-                for split in language.splits.values()
-                for shard in split.shards
-            }
-        )
 
-    def _remove_shards(self, named: Collection[str]) -> None:
-        for path in self.output.glob("*/*.tsv.gz*"):
-            is_shard = _SHARD.fullmatch(path.name) is not None
-            if is_shard and path.relative_to(self.output).as_posix() not in named:
-                path.unlink()
+    def _replace_earlier(self) -> None:
+        """The manifest goes first and comes last: without it the directory is unfinished."""
+        new = set(_shards(self.new / MANIFEST))
+        for name in set(_shards(self.output / MANIFEST)) - new:
+            (self.output / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # other files are in it
+                (self.output / name).parent.rmdir()
+        (self.output / MANIFEST).unlink(missing_ok=True)
+        for name in sorted(new):
+            _move(self.new / name, self.output / name)
+        for path in sorted(self.new.iterdir()):
+            if path.is_file() and path.name != MANIFEST:
+                _move(path, self.output / path.name)
+        _move(self.new / MANIFEST, self.output / MANIFEST)
+
+
+def _shards(path: Path) -> Iterator[str]:
+    """The files that a manifest names; none where it is not there or cannot be read."""
+    try:
+        manifest = parse_manifest(path.read_text(encoding="utf-8"), path)
+    except (FileNotFoundError, UnicodeDecodeError, InputError):
+        return
+    for language in manifest.languages.values():
+        for split in language.splits.values():
+            yield from (shard.file for shard in split.shards)
+
+
+def _move(path: Path, place: Path) -> None:
+    if path.exists():  # else a run that was ended has moved it
+        place.parent.mkdir(exist_ok=True)
+        path.replace(place)
 
 
 def _locked(file: IO[str]) -> bool:
@@ -140,15 +174,17 @@ def check_output(output: Path, settings: Mapping[str, Any], *, restart: bool) ->
 
 
 def same_as_finished(
-    output: Path, settings: Mapping[str, Any], inputs: str, languages: Collection[str]
+    work: Work, settings: Mapping[str, Any], inputs: str, languages: Collection[str]
 ) -> Manifest | None:
     """The manifest of a finished directory of the same input; None where there is none.
+
+    With `work.restart` there is none, whatever is there.
 
     Raises:
         InputError: the directory is finished, of another input, or files of it are missing.
     """
-    path = output / MANIFEST
-    if not path.exists():
+    output, path = work.output, work.output / MANIFEST
+    if work.restart or not path.exists():
         return None
     manifest = parse_manifest(path.read_text(encoding="utf-8"), path)
     if manifest.settings == {**settings, "inputs": inputs}:
@@ -178,9 +214,13 @@ def _earlier_settings(output: Path) -> dict[str, Any] | None:
     if (path := output / MANIFEST).exists():
         manifest = parse_manifest(path.read_text(encoding="utf-8"), path)
         return {name: value for name, value in manifest.settings.items() if name != "inputs"}
-    if (path := output / WORK / _RUN).exists():
-        return json.loads(path.read_text())["settings"]
-    return None
+    return (_read_run(output) or {}).get("settings")
+
+
+def _read_run(output: Path) -> dict[str, Any] | None:
+    """What an unfinished run noted; None where there is none."""
+    path = output / WORK / _RUN
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
