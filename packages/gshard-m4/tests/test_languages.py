@@ -191,3 +191,14 @@ def test_families_join_branches():
     named = [branch for several in FAMILIES.values() for branch in several]
     assert set(named) <= branches
     assert len(set(named)) == len(named)
+
+
+@pytest.mark.parametrize("code", ["fr_en", "de_zz", "de.foo", "de_utf8"])
+def test_two_letters_that_are_no_region_are_refused(code):
+    with pytest.raises(ValueError, match=f"^unknown language {re.escape(repr(code))}"):
+        languages.find(code)
+
+
+@pytest.mark.parametrize(("code", "own"), [("scr", "hr"), ("scc", "sr"), ("bh", "bho")])
+def test_withdrawn_codes_of_iso_639_are_known(code, own):
+    assert languages.find(code, others=True).code == own

@@ -20,6 +20,7 @@ import re
 from typing import Literal
 
 from gshard_m4.languages_others import OTHERS
+from gshard_m4.languages_regions import REGIONS, SPOKEN_IN
 from gshard_m4.languages_table import FAMILIES, M4
 from gshard_m4.scripts import KNOWN as _KNOWN_SCRIPTS
 
@@ -112,7 +113,7 @@ def _variant(language: Language, suffix: str) -> Language:
 def _parse(code: str) -> tuple[Language | None, str, str]:
     """A code's language, and its script and orthography where it names one; None if unknown."""
     tag = code[2:-1] if code.startswith("<2") and code.endswith(">") else code
-    parts = re.split("[-_@]", re.sub(r"\.[a-z0-9-]+", "", tag.casefold()))
+    parts = re.split("[-_@]", _ENCODING.sub("", tag.casefold()))
     parts = _WHOLE_TAGS.get("-".join(parts), parts)
     stem, *subtags = parts
     language = _BY_ALIAS.get(stem) or _OTHER_BY_ALIAS.get(stem)
@@ -126,9 +127,31 @@ def _parse(code: str) -> tuple[Language | None, str, str]:
             implied = _SCRIPT_OF_SUBTAG[language.code][subtag]
         elif subtag in _ORTHOGRAPHIES.get(language.code, ()):
             orthography = subtag
-        elif subtag not in _SAME_LANGUAGE and not re.fullmatch("[a-z]{2}|[0-9]{3}", subtag):
+        elif subtag not in _SAME_LANGUAGE and not _is_region(subtag):
             return None, "", ""
     return language, script or implied, orthography
+
+
+def _is_region(subtag: str) -> bool:
+    """ISO 3166's two letters, or three digits of the UN; xx says that there is none (mBART)."""
+    return subtag in REGIONS or subtag == "xx" or re.fullmatch("[0-9]{3}", subtag) is not None
+
+
+def names_two_languages(code: str) -> bool:
+    """Whether a code such as `de-fr` is rather a pair of languages than a language in a region.
+
+    `pt-br`, `fr-ca` and `de-FR` are languages in a region; French is a language and hardly anybody
+    means the German of France by `de-fr`.
+    """
+    tag = code.replace("_", "-")
+    first, _, second = tag.partition("-")
+    if not (first and second.isalpha() and (second.islower() or code.isupper())):
+        return False
+    known = _BY_ALIAS | _OTHER_BY_ALIAS
+    one, other = known.get(first.casefold()), known.get(second.casefold())
+    if one is None or other is None or one is other or tag.casefold() in _NO_PAIRS:
+        return False
+    return second.casefold() not in SPOKEN_IN.get(one.code, ())
 
 
 def _unknown(code: str, *, others: bool) -> str:
@@ -225,6 +248,10 @@ _SAME_LANGUAGE = (
     "1901", "1996", "ekavsk", "euro", "formal", "ije", "ijekavian", "ijekavsk", "informal",
     "valencia",
 )  # fmt: skip
+_ENCODING = re.compile(
+    r"\.(?:utf-?8|iso-?8859-?\d+|koi8-?[rtu]|cp-?\d+|euc-?(?:jp|kr|tw|cn)|gb(?:k|2312|18030)"
+    r"|big5(?:-?hkscs)?|tis-?620|armscii-8|georgian-ps|microsoft-cp1251|rk1048|pt154)\b"
+)
 _WHOLE_TAGS = {
     "be-x-old": ["be", "tarask"],
     "no-nn": ["nn"],
@@ -234,3 +261,6 @@ _WHOLE_TAGS = {
     "zh-min-nan": ["nan"],
     "zh-yue": ["yue"],
 }
+_NO_PAIRS = {
+    f"{code}-{subtag}" for code, subtags in _SCRIPT_OF_SUBTAG.items() for subtag in subtags
+} | set(_WHOLE_TAGS)

@@ -28,7 +28,7 @@ ba  | Bashkir                 | Cyrl | Turkic              | bak
 ban | Balinese                | Latn | Malayo-Polynesian   |
 bcl | Central Bikol           | Latn | Malayo-Polynesian   |
 bem | Bemba                   | Latn | Bantu               |
-bho | Bhojpuri                | Deva | Indo-Aryan          |
+bho | Bhojpuri                | Deva | Indo-Aryan          | bh bih
 bjn | Banjar                  | Latn | Malayo-Polynesian   |
 bm  | Bambara                 | Latn | Mande               | bam
 bo  | Tibetan                 | Tibt | Tibeto-Burman       | bod tib
@@ -136,7 +136,7 @@ scn | Sicilian                | Latn | Romance             |
 sco | Scots                   | Latn | Germanic            |
 se  | Northern Sami           | Latn | Uralic              | sme
 sg  | Sango                   | Latn | creole              | sag
-sh  | Serbo-Croatian          | Latn | Slavic              | hbs scr
+sh  | Serbo-Croatian          | Latn | Slavic              | hbs
 shi | Tashelhit               | Arab | Berber              |
 shn | Shan                    | Mymr | Kra-Dai             |
 skr | Saraiki                 | Arab | Indo-Aryan          |

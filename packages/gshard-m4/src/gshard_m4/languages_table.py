@@ -47,7 +47,7 @@ haw | Hawaiian        | Latn | Malayo-Polynesian | 0.09 |
 he  | Hebrew          | Hebr | Semitic           |   17 | heb iw
 hi  | Hindi           | Deva | Indo-Aryan        |   24 | hin
 hmn | Hmong           | Latn | Hmong-Mien        |  0.2 | mww
-hr  | Croatian        | Latn | Slavic            |    - | hrv
+hr  | Croatian        | Latn | Slavic            |    - | hrv scr
 ht  | Haitian Creole  | Latn | creole            |  0.2 | hat
 hu  | Hungarian       | Latn | Uralic            |   39 | hun
 hy  | Armenian        | Armn | Armenian          |  2.4 | hye arm
@@ -96,7 +96,7 @@ sm  | Samoan          | Latn | Malayo-Polynesian | 0.09 | smo
 sn  | Shona           | Latn | Bantu             |  0.2 | sna
 so  | Somali          | Latn | Cushitic          |  1.4 | som
 sq  | Albanian        | Latn | Albanian          |    4 | sqi alb als
-sr  | Serbian         | Cyrl | Slavic            |  4.3 | srp
+sr  | Serbian         | Cyrl | Slavic            |  4.3 | srp scc
 st  | Southern Sotho  | Latn | Bantu             | 0.08 | sot
 su  | Sundanese       | Latn | Malayo-Polynesian |  0.1 | sun
 sv  | Swedish         | Latn | Germanic          |   45 | swe

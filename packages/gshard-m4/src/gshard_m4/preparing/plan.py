@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from gshard_m4 import sources
+from gshard_m4 import languages, sources
 from gshard_m4.input_error import InputError
 from gshard_m4.sources import File, Part
+from gshard_m4.sources.codes import WITHOUT_ENGLISH
 
 AUTO = "auto"
 DEBIAN = "debian"
+_MOST_LEFT_OUT = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,8 @@ def plan(
         languages: codes of the languages to take; empty for all of M4's.
         any_language: take languages outside M4 and other scripts too.
         skip_unknown: leave files of unknown codes out instead of refusing them.
-        swapped: codes of languages whose two sides are the other way round than the files say.
+        swapped: codes of languages, or names of files, whose two sides are the other way round than
+            the files say.
 
     Raises:
         InputError: everything that is wrong with folders, layouts and codes.
@@ -82,16 +85,38 @@ def plan(
         found.extend(scan.parts)
         left_out.extend(scan.left_out)
         faults.extend(f"{source.path}: {fault}" for fault in scan.faults)
-    faults.extend(_wanted_faults(languages, found, faults))
+    if not faults:
+        faults.extend(_wanted_faults(languages, found, left_out))
+        faults.extend(_swapped_faults(swapped, found))
     if faults:
         raise InputError([*faults, *_hint(faults)])
     by_language: dict[str, list[Part]] = {}
-    turned = {resolve(code).code for code in swapped}
     for part in found:
-        part = dataclasses.replace(part, swapped=part.language in turned)
-        by_language.setdefault(part.language, []).append(part)
+        turned = any(_is_of(part, name) for name in swapped)
+        by_language.setdefault(part.language, []).append(dataclasses.replace(part, swapped=turned))
     ordered = {code: tuple(by_language[code]) for code in sorted(by_language)}
     return Plan(tuple(known), ordered, tuple(left_out), tuple(_joined(ordered)))
+
+
+def _is_of(part: Part, name: str) -> bool:
+    """Whether a name is one of the part's files, or else a code of its language."""
+    names = {
+        one
+        for file in part.files
+        for one in (file.name, file.name.split("/")[-1], file.path.name, str(file))
+    }
+    try:
+        return name in names or _code(name) == part.language
+    except ValueError:
+        return False
+
+
+def _swapped_faults(swapped: Collection[str], found: Sequence[Part]) -> list[str]:
+    return [
+        f"--swapped: {name} is neither a language nor a file of the input"
+        for name in swapped
+        if not any(_is_of(part, name) for part in found)
+    ]
 
 
 def _joined(languages: dict[str, tuple[Part, ...]]) -> list[str]:
@@ -119,18 +144,28 @@ def _layout(kind: str) -> sources.Layout:
 
 
 def _wanted_faults(
-    languages: Collection[str], found: Sequence[Part], faults: Sequence[str]
+    wanted: Collection[str], found: Sequence[Part], left_out: Sequence[str]
 ) -> list[str]:
     """Languages that were asked for and are nowhere; nothing at all."""
     there = {part.language for part in found}
-    resolve = sources.resolver(languages)
-    missing = sorted({code for code in languages if resolve(code).code not in there})
-    if missing and not faults:
+    missing = sorted(code for code in wanted if _code(code) not in there)
+    if missing:
         has = ", ".join(sorted(there)) or "no language"
         return [f"--languages: {', '.join(missing)} not found in the input, which has {has}"]
-    if not found and not faults:
-        return ["no language of the input is taken; --any-language takes those outside M4 too"]
-    return []
+    if found:
+        return []
+    if any(line.endswith(WITHOUT_ENGLISH) for line in left_out):
+        return ["no file of the input has an English side", *_listed(left_out)]
+    more = "no language of the input is taken; --any-language takes those outside M4 too"
+    return [more, *_listed(left_out)]
+
+
+def _listed(left_out: Sequence[str]) -> list[str]:
+    return [f"left out: {line}" for line in left_out[:_MOST_LEFT_OUT]]
+
+
+def _code(spelling: str) -> str:
+    return languages.find(spelling, variants=True, others=True).code
 
 
 def _hint(faults: Sequence[str]) -> list[str]:

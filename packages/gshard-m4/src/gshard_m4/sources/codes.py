@@ -6,6 +6,8 @@ from gshard_m4 import languages
 from gshard_m4.input_error import InputError
 from gshard_m4.languages import Language
 
+WITHOUT_ENGLISH = "of a pair without English"
+
 
 def resolver(
     wanted: Collection[str] = (), *, any_language: bool = False, skip_unknown: bool = False
@@ -26,6 +28,8 @@ def resolver(
     codes = _wanted_codes(wanted)
 
     def resolve(spelling: str) -> Language:
+        if languages.names_two_languages(spelling):
+            raise LookupError(WITHOUT_ENGLISH)
         try:
             language = languages.find(spelling, variants=True, others=True)
         except ValueError as error:

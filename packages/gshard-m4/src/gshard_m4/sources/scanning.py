@@ -9,11 +9,10 @@ from pathlib import Path
 
 from gshard_m4.input_error import InputError
 from gshard_m4.languages import Language, is_english
+from gshard_m4.sources.codes import WITHOUT_ENGLISH
 from gshard_m4.sources.files import File, files_below, lines
 from gshard_m4.sources.layouts import SPLITS, Form, Layout
 from gshard_m4.sources.parts import Part, Scan
-
-_WITHOUT_ENGLISH = "of a pair without English"
 
 Resolve = Callable[[str], Language]
 
@@ -120,12 +119,12 @@ def _add_files(found: Scan, layout: Layout, form: Form, members, resolve: Resolv
     """Files with both sides: a pair names the order of the columns, a code has English second."""
     for file, match in members:
         groups = match.groupdict()
-        a, b = (groups["a"], groups["b"]) if groups.get("a") else (groups["code"], "en")
+        a, b = (groups["a"], groups["b"]) if groups.get("a") else _pair_of(groups["code"])
         english_first = is_english(a) and not is_english(b)
         if not (is_english(a) or is_english(b)):
             joined = f"{a}-{b}"  # a tag with a region, such as zh-CN, looks like a pair
             if not layout.general or not _is_code(resolve, joined):
-                found.leave_out(file, _WITHOUT_ENGLISH)
+                found.leave_out(file, WITHOUT_ENGLISH)
                 continue
             a, b = joined, "en"
         spelling = b if english_first else a
@@ -138,6 +137,14 @@ def _add_files(found: Scan, layout: Layout, form: Form, members, resolve: Resolv
             found.parts.append(
                 _part(layout, form, language, _split(match, form), [file], columns, spelling)
             )
+
+
+def _pair_of(code: str) -> tuple[str, str]:
+    """The columns of a file that a code names; `de_en` is a pair as `de-en` is."""
+    first, _, second = code.partition("_")
+    if second.islower() and is_english(first) != is_english(second):
+        return first, second
+    return code, "en"
 
 
 def _is_near_a_code(resolve: Resolve, name: str) -> bool:
@@ -173,7 +180,7 @@ def _add_sides(found: Scan, layout: Layout, form: Form, members, resolve: Resolv
             _add_group(found, layout, form, english, others, resolve)
         elif not layout.general:
             for _, file, _ in others:
-                found.leave_out(file, _WITHOUT_ENGLISH)
+                found.leave_out(file, WITHOUT_ENGLISH)
 
 
 def _add_group(found: Scan, layout: Layout, form: Form, english, others, resolve: Resolve) -> None:

@@ -1,0 +1,82 @@
+"""What files say that is not what they seem: pairs, headers, columns, folders, archives."""
+
+import gzip
+import zipfile
+
+import pytest
+
+from gshard_m4 import languages, sources
+from gshard_m4.input_error import InputError
+from gshard_m4.preparing.plan import Source, plan
+
+PAIR = "Der Hund schläft.\tThe dog is sleeping.\n"
+
+
+def write(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def parts_of(root, kind=None):
+    """(language, split) of every part, and what was left out; no faults."""
+    layout = sources.BY_KIND[kind or sources.detect(root)]
+    found = sources.scan(root, layout, sources.resolver(any_language=True))
+    assert found.faults == []
+    return [(part.language, part.split) for part in found.parts], found.left_out
+
+
+def rows_of(root):
+    scan = sources.scan(root, sources.BY_KIND["tsv"], sources.resolver())
+    assert scan.faults == []
+    return [row for part in scan.parts for row in sources.rows(part)]
+
+
+def fault_of(root):
+    with pytest.raises(InputError) as error:
+        rows_of(root)
+    (fault,) = error.value.faults
+    return fault.replace(f"{root}/", "")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["pt-br", "zh-tw", "fr-ca", "es-mx", "de_AT", "de-FR", "sr-el", "no-nn", "hi_in", "de-de"],
+)
+def test_a_region_is_no_second_language(code):
+    assert not languages.names_two_languages(code)
+
+
+@pytest.mark.parametrize("code", ["de-fr", "de_fr", "DE-FR", "deu-fra", "cs-sk", "ru-uk", "zh-ja"])
+def test_two_languages_are_a_pair(code):
+    assert languages.names_two_languages(code)
+
+
+def test_pairs_without_english_are_left_out_by_name(tmp_path):
+    write(tmp_path, {"de-fr.tsv": PAIR, "cs_sk.tsv": PAIR, "pt-br.tsv": PAIR, "en_de.tsv": PAIR})
+    found, left_out = parts_of(tmp_path)
+    assert found == [("de", "train"), ("pt", "train")]
+    assert left_out == [f"{name}.tsv: of a pair without English" for name in ("cs_sk", "de-fr")]
+    assert rows_of(tmp_path)[0][:2] == ("The dog is sleeping.", "Der Hund schläft.")
+    (tmp_path / "en_de.tsv").unlink()
+    (tmp_path / "pt-br.tsv").unlink()
+    with pytest.raises(InputError) as error:
+        plan([Source(tmp_path)])
+    assert error.value.faults == (
+        "no file of the input has an English side",
+        "left out: cs_sk.tsv: of a pair without English",
+        "left out: de-fr.tsv: of a pair without English",
+    )
+
+
+def test_swapped_takes_a_file_as_well_as_a_language(tmp_path):
+    write(tmp_path, {"de.train.tsv": PAIR, "de.test.tsv": PAIR})
+    (train, test) = sorted(plan([Source(tmp_path)], swapped=["de.test.tsv"]).languages["de"],
+                           key=lambda part: part.split == "test")  # fmt: skip
+    assert (train.swapped, test.swapped) == (False, True)
+    with pytest.raises(InputError) as error:
+        plan([Source(tmp_path)], swapped=["dx.tsv"])
+    assert error.value.faults == (
+        "--swapped: dx.tsv is neither a language nor a file of the input",
+    )
