@@ -1,8 +1,5 @@
 """What files say that is not what they seem: pairs, headers, columns, folders, archives."""
 
-import gzip
-import zipfile
-
 import pytest
 
 from gshard_m4 import languages, sources
@@ -79,4 +76,48 @@ def test_swapped_takes_a_file_as_well_as_a_language(tmp_path):
         plan([Source(tmp_path)], swapped=["dx.tsv"])
     assert error.value.faults == (
         "--swapped: dx.tsv is neither a language nor a file of the input",
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("url\tsource\ttarget", "http\tHund\tdog"),
+        ("id source target", "1 Hund dog"),
+        ("target lang source", "dog de Hund"),
+        ("German\tEnglish", "Hund\tdog"),
+        ("en\tde", "dog\tHund"),
+        ("score\teng_Latn\tdeu_Latn", "1.0\tdog\tHund"),
+        ("source\ttarget\torigin", "Hund\tdog\tx"),
+    ],
+)
+def test_a_header_says_which_columns_are_the_sides(header, row, tmp_path):
+    write(tmp_path, {"de.tsv": "\n".join((header, row)).replace(" ", "\t")})
+    origin = "x" if "origin" in header else "tsv"
+    assert rows_of(tmp_path) == [("Hund", "dog", origin)]
+
+
+@pytest.mark.parametrize("header", ["id\tsentence\ttranslation", "French\tEnglish", "id\tfr\ten"])
+def test_a_header_that_is_not_understood_is_no_text(header, tmp_path):
+    write(tmp_path, {"de.tsv": f"{header}\n" + "x\ty\tz\n"})
+    assert fault_of(tmp_path) == (
+        f"de.tsv line 1 names the columns {header.casefold().replace(chr(9), ', ')};"
+        " name those to take source and target, or de and en"
+    )
+
+
+def test_words_that_columns_are_called_are_text_on_their_own(tmp_path):
+    write(tmp_path, {"de.tsv": "Quelle\tsource\nText\ttext\n", "fr.tsv": "texte\ttext\tx\n"})
+    assert [row[:2] for row in rows_of(tmp_path)] == [
+        ("Quelle", "source"), ("Text", "text"), ("texte", "text"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "found"), [("a\tb\nc\td\te\n", 3), ("s\ttarget\tx\ny\tz\n", 2)])
+def test_rows_of_another_width_are_a_fault(text, found, tmp_path):
+    write(tmp_path, {"de.tsv": text})
+    width = 5 - found
+    assert fault_of(tmp_path) == (
+        f"de.tsv line 2: {found} columns between tabs, the first line has {width}; take tabs out"
+        rf" of texts, or keep the rows that fit: awk -F'\t' 'NF == {width}'"
     )

@@ -11,12 +11,11 @@ from typing import Any
 
 from gshard_m4.input_error import InputError
 from gshard_m4.languages import is_english
+from gshard_m4.sources.columns import NAMES, Columns, columns_of
 from gshard_m4.sources.files import File, lines
 from gshard_m4.sources.parts import Part
 
 Row = tuple[str, str, str]
-_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("source", "english"))
-_HEADER = {"source", "src", "target", "tgt", "trg", "english", "origin"}
 _NULL = re.compile(r"_ ?_ ?NULL ?_ ?_")
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.IGNORECASE)
 _PARQUET_BATCH = 4096
@@ -81,42 +80,19 @@ def _segments(content: Iterator[str]) -> Iterator[str]:
 
 
 def _tsv(content: Iterator[str], part: Part) -> Iterator[Row]:
-    """Columns by number, or by the names in a first line that has only such; no quoting."""
-    file = part.files[0]
-    source, english = (int(column) for column in part.columns)
-    origin: int | None = None
+    """Columns by number, or by the names in the first line; no quoting."""
+    columns: Columns | None = None
     for number, line in enumerate(content, start=1):
         cells = line.split("\t")
-        if number == 1 and len(cells) > 1 and {c.casefold() for c in cells} <= _HEADER:
-            names = [cell.casefold() for cell in cells]
-            source, english = _columns_named(names, file)
-            origin = names.index("origin") if "origin" in names else None
-            continue
-        if number == 1 and len(cells) == 3 and not _is_number(cells[2]):
-            origin = 2
-        if len(cells) <= max(source, english):
-            raise InputError([_too_few(file, number, len(cells), max(source, english) + 1)])
-        named = cells[origin] if origin is not None and len(cells) > origin else ""
-        yield cells[source], cells[english], named
-
-
-def _is_number(text: str) -> bool:
-    """Whether a third column holds scores rather than names of collections."""
-    return re.fullmatch(r"\s*[-+]?[\d.,]+(e[-+]?\d+)?\s*", text) is not None
-
-
-def _columns_named(names: list[str], file: File) -> tuple[int, int]:
-    for source, english in (*_NAMES, ("src", "english")):
-        if source in names and english in names:
-            return names.index(source), names.index(english)
-    raise InputError([f"{file} line 1: columns {names}; name them source and target"])
-
-
-def _too_few(file: File, number: int, found: int, wanted: int) -> str:
-    return (
-        f"{file} line {number}: {found} column{'s' * (found != 1)} between tabs,"
-        f" at least {wanted} are needed"
-    )
+        if columns is None:
+            columns = columns_of(cells, part)
+            columns.check(cells, part.files[0], number)
+            if columns.is_header:
+                continue
+        elif len(cells) != columns.width:
+            columns.check(cells, part.files[0], number)
+        origin = "" if columns.origin is None else cells[columns.origin]
+        yield cells[columns.source], cells[columns.english], origin
 
 
 def _matrix(content: Iterator[str], part: Part) -> Iterator[Row]:
@@ -202,7 +178,7 @@ def fields_of(row: dict[str, Any], part: Part) -> tuple[tuple[str, ...], tuple[s
     inside = row.get("translation")
     names = inside if isinstance(inside, dict) else row
     prefix = ("translation",) if isinstance(inside, dict) else ()
-    for source, english in _NAMES:
+    for source, english in NAMES:
         if source in names and english in names:
             return (*prefix, source), (*prefix, english)
     english_names = [name for name in names if is_english(name)]
