@@ -173,3 +173,36 @@ def test_scores_of_another_sacrebleu_are_not_tested_with_this_one(pair, capsys, 
         f"would be with {signature}; install that version, or say --significance=none"
     )
     assert run(["compare", *map(str, copies), "--significance=none"]) == 0
+
+
+def test_tests_of_another_baseline_are_not_shown(pair, report, capsys, tmp_path):
+    old, _ = pair
+    tested = report("tested", {"de": GOOD, "fr": GOOD}, f"--baseline={old}",
+                    "--significance=bootstrap", "--samples=50")  # fmt: skip
+    equal = report("equal", {"de": GOOD, "fr": GOOD})
+    output = tmp_path / "both"
+    arguments = ["compare", str(equal), str(tested), "--no-pictures", f"--output={output}"]
+    assert run([*arguments, "--significance=none"]) == 0
+    assert "*" not in capsys.readouterr().out
+    document = json.loads((output / "compare.json").read_text())
+    assert document["sets"]["test"]["de"]["bleu"]["p_holm"] == [None]
+
+
+def test_correction_is_for_the_languages_that_all_systems_have(pair, report, tmp_path):
+    third = report("third", {"de": BAD})
+    raw, output = tmp_path / "raw", tmp_path / "both"
+    options = ["--no-pictures", "--samples=50"]
+    assert run(["compare", *pair, str(third), f"--output={output}", *options]) == 0
+    only = report("only", {"de": GOOD})
+    assert run(["compare", pair[0], str(only), f"--output={raw}", *options]) == 0
+    p = [
+        json.loads((folder / "compare.json").read_text())["sets"]["test"]["de"]["bleu"]["p_holm"][0]
+        for folder in (output, raw)
+    ]
+    assert p[0] == p[1]
+
+
+def test_a_path_may_have_the_sign_behind_a_name(pair, capsys, tmp_path):
+    shutil.copytree(pair[1], tmp_path / "a=b")
+    assert run(["compare", pair[0], f"x={tmp_path}/a=b", "--significance=none"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["BLEU", "old", "x", "Δ"]

@@ -85,6 +85,17 @@ def test_equal_systems_do_not_differ(split_of, method):
     assert tests["test", "de"]["bleu"].p == 1
 
 
+@pytest.mark.parametrize("method", ["bootstrap", "randomization"])
+def test_what_a_metric_does_not_see_is_no_difference(split_of, method):
+    """Spaces are nothing to BLEU, case is nothing to TER, and BLEU of single words is 0."""
+    spaced, raised = [text + " " for text in BAD], [text.upper() for text in BAD]
+    base = split_of({"de": BAD, "fr": BAD, "it": ["dog"] * len(BAD)})
+    other = split_of({"de": spaced, "fr": raised, "it": ["cat"] * len(BAD)})
+    tests, _ = answer(questions(base, other), Asked(("bleu", "ter")), method, samples=20)
+    same = [tests["test", "de"]["bleu"], tests["test", "fr"]["ter"], tests["test", "it"]["bleu"]]
+    assert [(one.p, one.p_holm) for one in same] == [(1, 1)] * 3
+
+
 def test_processes_give_the_same(split_of):
     asked = questions(split_of({"de": BAD, "fr": GOOD}), split_of({"de": GOOD, "fr": GOOD}))
     one, _ = answer(asked, Asked(("chrf++",)), "bootstrap", samples=50)

@@ -59,7 +59,7 @@ def from_scores(scores: Scores, name: str) -> Against:
 
 
 def with_baseline(scores: Scores, against: Against) -> Scores:
-    """The scores with the baseline's beside them, and the differences.
+    """The scores with the baseline's beside them, and the differences; no tests, as yet.
 
     Raises:
       InputError: a metric of both whose signatures differ, or test sets that differ.
@@ -74,9 +74,9 @@ def with_baseline(scores: Scores, against: Against) -> Scores:
         ours = _known(one, scores.signatures)
         both = {key: value for key, value in theirs.items() if key in ours}
         delta = {key: ours[key] - value for key, value in both.items()}
-        return replace(one, baseline=both, delta=delta)
+        return replace(one, baseline=both, delta=delta, paired={})
 
-    return changed(replace(scores, baseline=against.baseline), add)
+    return changed(replace(scores, baseline=against.baseline, significance=None), add)
 
 
 def _signature_faults(scores: Scores, against: Against) -> Iterable[str]:

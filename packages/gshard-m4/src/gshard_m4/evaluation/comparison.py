@@ -39,7 +39,7 @@ def read_systems(paths: Sequence[str], find: Find) -> list[System]:
     faults: list[str] = []
     systems = []
     for given in paths:
-        name, _, path = given.rpartition("=") if not Path(given).exists() else ("", "", given)
+        name, path = _name_and_path(given)
         try:
             scores = read_scores(Path(path))
             folder = Path(path) if Path(path).is_dir() else Path(path).parent
@@ -70,13 +70,20 @@ def compare(
     """
     first = systems[0]
     keys = _shared(systems)
+    common = {
+        (split.name, row[0].code)
+        for split, rows in in_common([system.scores for system in systems])
+        for row in rows
+    }
     against = baseline.from_scores(first.scores, first.scores.name)
     found = [replace(first.scores, metrics=_only(first.scores, keys))]
     for other in systems[1:]:
-        scores = replace(other.scores, metrics=_only(other.scores, keys), significance=None)
+        scores = replace(other.scores, metrics=_only(other.scores, keys))
         scores = baseline.with_baseline(scores, against)
         if method is not None and first.splits is not None and other.splits is not None:
-            questions = significance.questions(first.splits, other.splits)
+            asked = significance.questions(first.splits, other.splits)
+            # What is left out of everything must not make the correction harsher either.
+            questions = [one for one in asked if (one.split, one.code) in common]
             tests, how = significance.answer(
                 questions, asked_of(scores), method, samples=samples, processes=processes
             )
@@ -163,6 +170,12 @@ def in_common(
             tables = [{one.code: one for one in each.languages} for each in splits]
             codes = sorted(code for code in tables[0] if all(code in table for table in tables))
             yield split, [tuple(table[code] for table in tables) for code in codes]
+
+
+def _name_and_path(given: str) -> tuple[str, str]:
+    """NAME=PATH in two; what exists under its whole name is a path."""
+    name, found, path = given.partition("=")
+    return ("", given) if not found or Path(given).exists() else (name, path)
 
 
 def _p(one: LanguageScores, key: str) -> float | None:

@@ -95,8 +95,8 @@ def _test(
 ) -> tuple[dict[str, Paired], dict[str, str]]:
     """The test in every metric, and the signatures; p is not yet corrected.
 
-    Where both said the same in every line p is 1: PairedTest finds no resample with a larger
-    difference than 0, and so takes two equal systems for different ones.
+    Where both have the same score p is 1: PairedTest finds no resample with a larger difference
+    than 0, and so takes systems that do not differ for different ones.
     """
     from sacrebleu.significance import PairedTest
 
@@ -114,13 +114,13 @@ def _test(
         signature, results = test()
         name = next(iter(signature))
         base, own = results[name]
-        found[key] = _paired(own, base, same=question.baseline == question.system)
+        found[key] = _paired(own, base)
         signatures[key] = signature[name].format()
     return found, signatures
 
 
-def _paired(own: Any, base: Any, *, same: bool) -> Paired:
-    p = 1.0 if same else float(own.p_value)
+def _paired(own: Any, base: Any) -> Paired:
+    p = 1.0 if own.score == base.score else float(own.p_value)
     ends = (own.mean, own.ci, base.mean, base.ci)
     return Paired(p, p, *map(float, ends))
 

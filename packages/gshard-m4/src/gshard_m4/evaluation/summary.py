@@ -102,10 +102,9 @@ def _significant(split: SplitScores, metric: Metric) -> str:
         return ""
     sure = [one for one in tested if one.paired[metric.key].p_holm < 0.05]
     sign = 1 if metric.higher_is_better else -1
-    better = sum(sign * one.delta.get(metric.key, 0) > 0 for one in sure)
-    return (
-        f"; {better} better and {len(sure) - better} worse of {len(tested)} tested (p < 0.05, Holm)"
-    )
+    deltas = [sign * one.delta.get(metric.key, 0) for one in sure]
+    better, worse = sum(delta > 0 for delta in deltas), sum(delta < 0 for delta in deltas)
+    return f"; {better} better and {worse} worse of {len(tested)} tested (p < 0.05, Holm)"
 
 
 def _defect_lines(split: SplitScores) -> Iterator[str]:

@@ -37,8 +37,9 @@ def _of_metric(rows: Sequence[LanguageScores], metric: Metric) -> str:
         return ""
     sign = 1 if metric.higher_is_better else -1
     clear = [one for one in tested if one.paired[metric.key].p_holm < cells.SIGNIFICANT]
-    better = sum(sign * one.delta[metric.key] > 0 for one in clear)
+    deltas = [sign * one.delta[metric.key] for one in clear]
+    better, worse = sum(delta > 0 for delta in deltas), sum(delta < 0 for delta in deltas)
     return (
         f"{escape(metric.title)}: {better} of {cells.languages(len(tested))} significantly better, "
-        f"{len(clear) - better} worse"
+        f"{worse} worse"
     )
