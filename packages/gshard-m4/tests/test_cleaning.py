@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from gshard_m4 import splits
 from gshard_m4.preparing import cleaning
 from gshard_m4.preparing.cleaning import REASONS, REPAIRS, Cleaning, fault, repaired
-from gshard_m4.preparing.keys import keys
+from gshard_m4.preparing.keys import keys, keys_as_cleaned
 
 HTML, INVISIBLE, FORM = REPAIRS
 
@@ -20,6 +20,14 @@ HTML, INVISIBLE, FORM = REPAIRS
         ("<b>bold</b> &amp; <br/>more", "bold & more", {HTML, FORM}),
         ("R&D, a < b, 5 <6", "R&D, a < b, 5 <6", set()),
         ("caf&eacute; &#228; &#x4e2d;", "café ä 中", {HTML}),
+        ("Press <Ctrl>+<C>, <B>", "Press <Ctrl>+<C>, <B>", set()),
+        ("List<String> <source> <title>", "List<String> <source> <title>", set()),
+        ("<john@example.com>", "<john@example.com>", set()),
+        ("if a <b and c> d", "if a <b and c> d", set()),
+        ("?a=1&amp;b=2&copy=3 &notit;", "?a=1&b=2&copy=3 &notit;", {HTML}),
+        ("a<BR>b<hr noshade><a href=x>c</A>", "a b c", {HTML, FORM}),
+        ("<guilabel>Save</guilabel><x id='1'/> <foo/>", "Save", {HTML, FORM}),
+        ("a&lt;br&gt;b &amp;amp;quot;", 'a b "', {HTML}),
         ("\u200bកម្ពុជា\u200b", "កម្ពុជា", {INVISIBLE}),
         ("\u202bשלום\u202c\ufeff", "שלום", {INVISIBLE}),
         ("می\u200cخواهم", "می\u200cخواهم", set()),
@@ -31,9 +39,13 @@ def test_repairs(text, expected, repairs):
     assert done == repairs
 
 
-@given(st.text())
+PIECES = ["<", ">", "&", ";", "/", "amp", "lt", "gt", "#38", "#60", "br", "b", "x", "=", '"', "!--",
+          "--", " ", "\u200b", "u\u0308"]  # fmt: skip
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
 def test_repaired_text_is_one_line_and_stays_as_it_is(text):
-    once = repaired(text.replace("&", "").replace("<", ""), set())
+    once = repaired(text, set())
     assert not set(once) & set("\t\n\r\u2028\x85")
     assert repaired(once, set()) == once
 
@@ -67,6 +79,12 @@ def test_repaired_text_is_one_line_and_stays_as_it_is(text):
         ("Das ist ein ziemlich langer Satz, ja.", "Yes.", "Latn", "length ratio"),
         ("是的", "Yes, this is a long sentence.", "Hans", "length ratio"),
         ("是的是的", "Yes, this is a long sentence.", "Hans", None),
+        ("Der \ud800Hund", "The dog", "Latn", "control characters"),
+        ("這是一個測試", "This is a test", "Hans", "wrong script"),
+        ("这是一个测试", "This is a test", "Hant", "wrong script"),
+        ("这是一个测试", "This is a test", "Hans", None),
+        ("你好", "Hello", "Hant", None),
+        ("作家张爱玲、堃和囧都在这里", "The writer is here", "Hans", None),
     ],
 )
 def test_reasons(source, english, script, reason):
@@ -99,3 +117,7 @@ def test_keys_ignore_case_spaces_and_punctuation():
     assert english == keys("Le chien", "The dog")[2]
     assert len({pair, source, english, keys("ab", "c")[0], keys("a", "bc")[0]}) == 5
     assert splits.key("Ａ\u200cक्षि ½") == "aक्षि12"
+
+
+def test_held_out_text_has_the_keys_of_its_cleaned_form():
+    assert keys_as_cleaned("<b>R&amp;B</b> hier", "R&amp;B here") == keys("R&B hier", "R&B here")

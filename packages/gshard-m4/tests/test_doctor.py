@@ -132,6 +132,14 @@ def test_held_out_sentences_in_training_text(tmp_path):
     ]
 
 
+def test_held_out_sentences_are_found_behind_entities(tmp_path):
+    languages = {"de": texts()}
+    languages["de"]["test"][0] = ("Ton &amp; Bild", "sound &amp; picture")
+    languages["de"]["train"].append(("Ton & Bild", "something else"))
+    folder = make(tmp_path / "m4", languages)
+    assert ("held out source", "de", "train", 1, 0) in found(folder)
+
+
 def test_english_elsewhere_that_was_kept_by_choice_is_no_finding(tmp_path):
     languages = {"de": texts(), "ru": {"train": pairs(CYRILLIC, 40, 40)}}
     folder = make(tmp_path / "m4", languages)

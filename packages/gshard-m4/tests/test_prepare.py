@@ -182,6 +182,38 @@ def test_sets_of_the_source_stay_whole_and_in_order(tmp_path):
     assert texts(open_prepared(tmp_path / "clean"), "de", "test") == [("Ja.", "Yes !")] * 2
 
 
+def test_held_out_sentences_with_entities_are_found_in_training_text(tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "de.test.tsv").write_text("R&amp;B ist hier\tR&amp;B is here\n<i>Ja</i>\tyes\n")
+    (corpus / "de.train.tsv").write_text(
+        "R&amp;B ist hier\tsomething else\nwas ist das\tR&B is here\nJa\twell, yes\nrot\tred\n"
+    )
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "de.tsv").write_text("R&amp;B ist hier\tother\nblau\tblue\n")
+    none = ("--test-size=0", "--validation-size=0")
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert prepare(tmp_path / "more", tmp_path / "two", f"--keep-out={tmp_path}/out", *none) == 0
+    prepared = open_prepared(tmp_path / "out")
+    assert texts(prepared, "de", "test")[0] == ("R&amp;B ist hier", "R&amp;B is here")
+    assert texts(prepared, "de", "train") == [("rot", "red")]
+    assert texts(open_prepared(tmp_path / "two"), "de", "train") == [("blau", "blue")]
+
+
+def test_half_characters_of_json_are_counted_as_removed(tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    rows = [("rot", "red", "a"), ("bl\ud83d", "blue", "a"), ("gelb", "yellow", "\ude00")]
+    for split in ("train", "test"):
+        text = "".join(json.dumps(dict(zip(("source", "target", "origin"), row, strict=True)))
+                       + "\n" for row in rows)  # fmt: skip
+        (corpus / f"de.{split}.jsonl").write_text(text.replace("red", f"red {split}"))
+        rows[0] = ("grün", "green", "b")
+    assert prepare(corpus, tmp_path / "out") == 0
+    entry = open_prepared(tmp_path / "out", verify=True).manifest.languages["de"]
+    assert (entry.read, entry.kept, entry.removed) == (6, 2, {"control characters": 4})
+
+
 def test_sets_of_another_directory_are_kept_out(corpus, tmp_path):
     files, write = corpus
     (tmp_path / "other").mkdir()

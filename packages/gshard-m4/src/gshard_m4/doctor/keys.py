@@ -9,7 +9,7 @@ import numpy as np
 from gshard_m4.corpus import Pair
 from gshard_m4.doctor.files import HELD_OUT
 from gshard_m4.prepared import Prepared
-from gshard_m4.preparing.keys import keys
+from gshard_m4.preparing.keys import keys_as_cleaned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ def held(pairs: Iterable[Pair]) -> Held:
     """The keys of pairs."""
     sources, english, exact_sources, exact_english = set(), set(), set(), set()
     for source, target in pairs:
-        _, source_key, english_key = keys(source, target)
+        _, source_key, english_key = keys_as_cleaned(source, target)
         sources.add(source_key)
         english.add(english_key)
         exact_sources.add(exact(source))

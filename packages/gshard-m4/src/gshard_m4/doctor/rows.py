@@ -19,7 +19,7 @@ from gshard_m4.doctor.keys import Held, exact, held
 from gshard_m4.input_error import InputError
 from gshard_m4.prepared import Manifest, Prepared
 from gshard_m4.preparing.cleaning import Cleaning, fault, repaired
-from gshard_m4.preparing.keys import keys
+from gshard_m4.preparing.keys import keys, keys_as_cleaned
 from gshard_m4.preparing.processes import count_rows
 
 KEYS_AT_ONCE = 8_000_000
@@ -92,13 +92,14 @@ class _Split:
     def findings(self) -> Iterator[Finding]:
         """Reads all rows and gives what was found."""
         for number, (source, english) in enumerate(_counted(self._pairs)):
-            self._clean(number, source, english)
-            self._compare(number, source, english)
+            plain = self._clean(number, source, english)
+            self._compare(number, source, english, keys(*plain))
         yield from self._row_findings()
         yield from self._script_finding()
         yield from self._duplicates()
 
-    def _clean(self, number: int, source: str, english: str) -> None:
+    def _clean(self, number: int, source: str, english: str) -> Pair:
+        """Notes what cleaning would do, and gives the pair as it would be."""
         repairs: set[str] = set()
         plain = repaired(source, repairs), repaired(english, repairs)
         for repair in repairs:
@@ -108,9 +109,10 @@ class _Split:
         if number % _SCRIPT_EVERY == 0 and (total := sum(scripts.script_counts(source).values())):
             self._letters[0] += scripts.share_in(source, self._script) * total
             self._letters[1] += total
+        return plain
 
-    def _compare(self, number: int, source: str, english: str) -> None:
-        pair, source_key, english_key = keys(source, english)
+    def _compare(self, number: int, source: str, english: str, keyed: tuple[int, int, int]) -> None:
+        pair, source_key, english_key = keyed
         if pair % self._parts == 0:
             self._keys.append(pair)
             self._hashes.append(exact(f"{source}\t{english}"))
@@ -162,7 +164,7 @@ class _Split:
         """The keys of another part of the rows."""
         self._keys, self._hashes = array.array("Q"), array.array("Q")
         for source, english in self._pairs:
-            pair, _, _ = keys(source, english)
+            pair, _, _ = keys_as_cleaned(source, english)
             if pair % self._parts == part:
                 self._keys.append(pair)
                 self._hashes.append(exact(f"{source}\t{english}"))
@@ -190,7 +192,7 @@ def _in_both(code: str, prepared: Prepared) -> list[Finding]:
         return []  # Found already.
     both, exactly = [], 0
     for number, (source, english) in enumerate(pairs):
-        _, source_key, english_key = keys(source, english)
+        _, source_key, english_key = keys_as_cleaned(source, english)
         if source_key in test.sources or english_key in test.english:
             both.append(number)
             exactly += exact(source) in test.exact_sources or exact(english) in test.exact_english

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gshard_m4.preparing import cleaning
 from gshard_m4.preparing.drawing import DRAWN_SPLITS, Keyed
-from gshard_m4.preparing.keys import keys
+from gshard_m4.preparing.keys import keys, keys_as_cleaned
 from gshard_m4.preparing.processes import count_rows
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.sources.parts import Part
@@ -54,19 +54,21 @@ class CleanedRow:
 
 def clean_row(row: Row, order: int, script: str, settings: Settings, *, whole: bool) -> CleanedRow:
     """Cleans one row; `whole` keeps it as published, but for what would break a line."""
+    repairs: set[str] = set()
+    if not cleaning.is_text(*row):
+        return CleanedRow("control characters")
     if whole:
         source, english = one_line(row[0]), one_line(row[1])
         reason = None if source and english else "empty"
-        repairs: set[str] = set()
     else:
-        repairs = set()
         source = cleaning.repaired(row[0], repairs)
         english = cleaning.repaired(row[1], repairs)
         reason = cleaning.fault(source, english, script, settings.cleaning)
     if reason:
         return CleanedRow(reason)
+    key = keys_as_cleaned if whole else keys
     return CleanedRow(
-        Keyed(*keys(source, english), source, english, one_line(row[2]), order),
+        Keyed(*key(source, english), source, english, one_line(row[2]), order),
         frozenset(repairs),
     )
 

@@ -7,20 +7,22 @@ Malayalam).
 """
 
 import dataclasses
-import html
 import re
 import unicodedata
+from collections import Counter
 
 from gshard_m4 import scripts
+from gshard_m4.preparing.markup import without_html
 
 REASONS = {
     "empty": "one side has no text",
-    "control characters": "control, private-use or replacement characters: broken encoding",
+    "control characters": "control, private-use, replacement or half characters: broken encoding",
     "markup": "braces, brackets or tags of markup that are left",
     "no letters": "one side has no letter",
     "too long": "one side is longer than max_characters",
     "copy": "the source is the English, or has most of its words",
-    "wrong script": "the source is not mainly in the language's script, or the English in Latin",
+    "wrong script": "the source is not mainly in the language's script, or the English in Latin;"
+    " traditional Chinese is another script than simplified",
     "length ratio": "one side is too long for the other",
     "duplicate": "the pair stands there already",
     "near duplicate": "the pair stands there already, but for case, spaces and punctuation",
@@ -36,11 +38,11 @@ REPAIRS = ("HTML", "invisible characters", "Unicode form or spaces")
 _DENSE = {"Hans", "Hant", "Jpan", "Kore", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"}
 _INVISIBLE = "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
 _CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ue000-\uf8ff"
-_STRANGE = re.compile(f"[{_CONTROL}\ufdd0-\ufdef\ufffe\uffff]")
+_STRANGE = re.compile(f"[{_CONTROL}\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _HIDDEN = re.compile(f"[{_INVISIBLE}]")
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|<!--.*?-->")
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _LETTER = re.compile("[A-Za-z]")
+_OTHER_CHINESE = {"Hans": "Hant", "Hant": "Hans"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*$|\{\{|\}\}|\[\[|\]\]|</")
 
 
@@ -68,14 +70,30 @@ class Cleaning:
 
 
 def repaired(text: str, repairs: set[str]) -> str:
-    """The text as it goes into the prepared files; adds to `repairs` what was done."""
+    """The text as it goes into the prepared files; adds to `repairs` what was done.
+
+    Repaired text stays as it is when it is repaired again.
+    """
+    while True:
+        once = _repaired_once(text, repairs)
+        if once == text or ("&" not in once and "<" not in once):
+            return once
+        text = once  # `&lt;br&gt;` is a tag now; each round is shorter, so there is a last
+
+
+def is_text(*texts: str) -> bool:
+    """Whether UTF-8 can hold them: JSON may have half of a character that takes two."""
+    return all(text.isascii() or _SURROGATE.search(text) is None for text in texts)
+
+
+def _repaired_once(text: str, repairs: set[str]) -> str:
     if text.isascii() and "&" not in text and "<" not in text:
         spaced = " ".join(text.split()) if "  " in text or not text.isprintable() else text.strip()
         if spaced != text:
             repairs.add(REPAIRS[2])
         return spaced
     if "<" in text or "&" in text:
-        plain = html.unescape(_TAG.sub(" ", text)) if _has_html(text) else text
+        plain = without_html(text)
         if plain != text:
             repairs.add(REPAIRS[0])
             text = plain
@@ -86,10 +104,6 @@ def repaired(text: str, repairs: set[str]) -> str:
     if spaced != visible:
         repairs.add(REPAIRS[2])
     return spaced
-
-
-def _has_html(text: str) -> bool:
-    return _TAG.search(text) is not None or _ENTITY.search(text) is not None
 
 
 def fault(source: str, english: str, script: str, rules: Cleaning) -> str | None:
@@ -108,6 +122,8 @@ def fault(source: str, english: str, script: str, rules: Cleaning) -> str | None
     if _is_copy(source, english, rules):
         return "copy"
     if not _is_in(in_source, script, rules) or not _is_in(in_english, "Latn", rules):
+        return "wrong script"
+    if script in _OTHER_CHINESE and _is_other_chinese(source, script, in_source):
         return "wrong script"
     return None if _ratio_fits(len(source), len(english), script, rules) else "length ratio"
 
@@ -151,6 +167,18 @@ def _is_in(counts: dict[str, int], script: str, rules: Cleaning) -> bool:
     other = sum(counts.values()) - own - latin
     weight = 2 * rules.script_weight if script in scripts.JOINED else rules.script_weight
     return own * weight >= latin and own > other
+
+
+def _is_other_chinese(text: str, script: str, counts: dict[str, int]) -> bool:
+    """Simplified for traditional or the reverse, by characters that only one of the two has.
+
+    Three times as many as of its own, and one in ten: rare characters of names are in one only.
+    """
+    other = _OTHER_CHINESE[script]
+    if scripts.chinese_script(text) != other:
+        return False
+    own = Counter(map(scripts.chinese_script, text))
+    return own[other] > 3 * own[script] and 10 * own[other] >= counts.get("Hani", 0)
 
 
 def _ratio_fits(source: int, english: int, script: str, rules: Cleaning) -> bool:

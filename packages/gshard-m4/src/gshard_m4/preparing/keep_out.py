@@ -10,7 +10,7 @@ import numpy as np
 from gshard_m4.input_error import InputError
 from gshard_m4.prepared import open_prepared
 from gshard_m4.preparing.drawing import DRAWN_SPLITS
-from gshard_m4.preparing.keys import keys
+from gshard_m4.preparing.keys import keys_as_cleaned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ def kept_out(folders: Sequence[Path]) -> KeptOut:
                 for shard in entry.splits[split].shards if split in entry.splits else ():
                     hashes.update(f"{code} {shard.sha256}\n".encode())
                 for source, target in prepared.pairs(code, split):
-                    _, a, b = keys(source, target)
+                    _, a, b = keys_as_cleaned(source, target)
                     sources.setdefault(code, set()).add(a)
                     english.setdefault(code, set()).add(b)
     everything = {key for keys_ in english.values() for key in keys_}

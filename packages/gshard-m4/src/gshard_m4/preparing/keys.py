@@ -9,6 +9,7 @@ any is taken for a duplicate is 1 in 3,700.
 import hashlib
 
 from gshard_m4 import splits
+from gshard_m4.preparing.cleaning import repaired
 
 
 def text_key(text: str) -> int:
@@ -25,6 +26,11 @@ def keys(source: str, english: str) -> tuple[int, int, int]:
     """The keys of the pair, its source and its English."""
     a, b = splits.key(source), splits.key(english)
     return _hash(f"{a}\t{b}"), _hash(a), _hash(b)
+
+
+def keys_as_cleaned(source: str, english: str) -> tuple[int, int, int]:
+    """The keys that a pair has once it is cleaned, as training text is: `AT&amp;T` is `AT&T`."""
+    return keys(repaired(source, set()), repaired(english, set()))
 
 
 def _hash(text: str) -> int:

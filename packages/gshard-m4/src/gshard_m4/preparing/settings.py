@@ -5,7 +5,7 @@ from typing import Any
 
 from gshard_m4.preparing.cleaning import Cleaning
 
-FORMAT = 1
+FORMAT = 2
 """Changes when the same input and settings would give other rows than before."""
 
 
