@@ -100,6 +100,33 @@ def test_ids_that_do_not_match(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_ids_of_one_side_may_count_its_lines(tmp_path, first):
+    (tmp_path / "h.tsv").write_text(f"id\ttext\n{first}\tone\n{first + 1}\ttwo\n")
+    (tmp_path / "r.txt").write_text("One\nTwo\n")
+    (split,) = read(tmp_path / "h.tsv", tmp_path / "r.txt", language="de")
+    assert [(row.prediction, row.reference) for row in split.tasks[0].rows] == [
+        ("one", "One"),
+        ("two", "Two"),
+    ]
+
+
+def test_other_ids_of_one_side_are_not_ignored(tmp_path):
+    h, r = tmp_path / "h.tsv", tmp_path / "r.tsv"
+    h.write_text("id\ttext\n1\ttwo\n0\tone\n")
+    r.write_text("text\nOne\nTwo\n")
+    assert faults_of(h, r, language="de") == [
+        f"de: {h} line 3: id '0' does not count the lines in order (from 0 or 1), and {r} has no "
+        "ids to put the lines together by; give both ids, or neither"
+    ]
+    h.write_text("text\none\ntwo\n")
+    r.write_text("id\ttext\ns1\tOne\ns2\tTwo\n")
+    assert faults_of(h, r, language="de") == [
+        f"de: {r} line 2: id 's1' does not count the lines in order (from 0 or 1), and {h} has no "
+        "ids to put the lines together by; give both ids, or neither"
+    ]
+
+
 def test_run_and_its_translations_need_no_more(write_split):
     folder = write_split("test", {"m4_x_de_en": [("a", "b", "c")]})
     for path in (folder, folder.parent, folder.parent.parent):

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gshard_m4.evaluation import doubts
-from gshard_m4.evaluation.alignment import explain
 from gshard_m4.evaluation.experts import find_experts
+from gshard_m4.evaluation.joining import joined
 from gshard_m4.evaluation.records import folded
 from gshard_m4.evaluation.sides import Side, Text, read_side
 from gshard_m4.evaluation.translations import Find, Split, Task, Translation
 
-_IDS_NAMED = 3
 _CODES_NAMED = 12
 
 
@@ -163,8 +162,8 @@ def _rows(
     code: str, said: Text, wanted: Text, came_from: Text | None, faults: list[str]
 ) -> Iterator[Translation]:
     """The phrases in the order of the references."""
-    order = _joined(code, "hypotheses", said, wanted, faults)
-    origin = _joined(code, "sources", came_from, wanted, faults) if came_from else None
+    order = joined(code, "hypotheses", said, wanted, faults)
+    origin = joined(code, "sources", came_from, wanted, faults) if came_from else None
     if order is None or faults:
         return
     for number, record in enumerate(wanted.records):
@@ -178,63 +177,3 @@ def _rows(
             own["prediction"],
             own.get("truncated"),
         )
-
-
-def _joined(
-    code: str, what: str, side: Text, wanted: Text, faults: list[str]
-) -> Sequence[int] | None:
-    """For every reference the line of the other side: by id where both have ids, else in order."""
-    before = len(faults)
-    ids, wanted_ids = _ids(code, side, faults), _ids(code, wanted, faults)
-    if len(faults) > before:
-        return None
-    if ids and wanted_ids:
-        missing = [f"{one!r}" for one in wanted_ids if one not in ids]
-        extra = [f"{one!r}" for one in ids if one not in wanted_ids]
-        for ones, lacking, having in ((missing, side, wanted), (extra, wanted, side)):
-            if ones:
-                named = ", ".join(ones[:_IDS_NAMED]) + (", ..." if len(ones) > _IDS_NAMED else "")
-                faults.append(f"{code}: {lacking.path} lacks {len(ones)} of the ids of "
-                              f"{having.path}: {named}")  # fmt: skip
-        return None if missing or extra else [ids[one] for one in wanted_ids]
-    counts = len(side.records), len(wanted.records)
-    if counts[0] == counts[1]:
-        return range(counts[0])
-    faults.append(
-        f"{code}: {what} {side.path} has {counts[0]:,} lines, references {wanted.path} has "
-        f"{counts[1]:,}{_reason(what, side, wanted)}"
-    )
-    return None
-
-
-def _reason(what: str, side: Text, wanted: Text) -> str:
-    field = "source" if what == "sources" else "prediction"
-    other = [str(record.fields.get(field, "")) for record in side.records]
-    references = [str(record.fields.get("reference", "")) for record in wanted.records]
-    if len(references) == 1 and references[0].count("\t") == len(other) - 1:
-        return ": that line has a reference in each of its columns; give one a line (transposed)"
-    ordered = sorted([(other, what), (references, "references")], key=lambda one: len(one[0]))
-    (shorter, one), (longer, two) = ordered
-    reason = explain(shorter, longer, (one, two))
-    return f": {reason}" if reason else "; one line for each phrase is needed"
-
-
-def _ids(code: str, text: Text, faults: list[str]) -> dict[str, int]:
-    """Positions by id; none, and a fault, where ids are missing on some lines or repeat.
-
-    As text, for JSON has numbers where TSV has digits.
-    """
-    found: dict[str, int] = {}
-    without = 0
-    repeated: list[int] = []
-    for position, record in enumerate(text.records):
-        given = record.fields.get("id")
-        without += given is None
-        if given is not None and found.setdefault(str(given), position) != position:
-            repeated.append(record.line)
-    if repeated:
-        fault = "id repeats that of an earlier line"
-        faults.append(f"{code}: {text.path}{folded(fault, repeated)}")
-    if without and found:
-        faults.append(f"{code}: {text.path}: {without} of {len(text.records)} lines have no id")
-    return found
