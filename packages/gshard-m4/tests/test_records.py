@@ -1,5 +1,7 @@
 import gzip
 
+import pytest
+
 from gshard_m4.evaluation.records import read_records
 
 
@@ -114,3 +116,40 @@ def test_empty_and_broken_files(tmp_path):
     assert fault == " cannot be read: Not a gzipped file (b'no')"
     (fault,) = read(tmp_path, "b.gz", gzip.compress(b"some text")[:-3])[1]
     assert fault.startswith(" cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("de.json", "write one JSON object a line and name it .jsonl"),
+        (
+            "de.CSV.gz",
+            "save it as tab-separated text (no quotes) with a line of column names, named .tsv",
+        ),
+        ("de.sgm", "write its segments as plain text, one a line"),
+        ("de.txt.xz", "unpack it, or compress it with gzip"),
+    ],
+)
+def test_other_formats_are_not_taken_for_plain_text(tmp_path, name, advice):
+    suffix = name.lower().removesuffix(".gz").rpartition(".")[2]
+    assert read(tmp_path, name, "a\n") == ([], [f": .{suffix} is not read; {advice}"])
+
+
+def test_case_of_the_ending_is_free(tmp_path):
+    assert fields(tmp_path, "de.TSV", "text\na\n") == [{"prediction": "a"}]
+
+
+def test_a_text_that_is_there_twice_is_refused(tmp_path):
+    _, faults = read(tmp_path, "a.jsonl", '{"text": "a", "hypothesis": "b"}\n{"id": 1, "id": 2}\n')
+    assert faults == [
+        " line 1: 'text' and 'hypothesis' both give the prediction; keep one",
+        " line 2: 'id' and 'id' both give the id; keep one",
+        " line 2: no prediction; name it prediction, hypothesis, translation or text",
+    ]
+    assert read(tmp_path, "a.tsv", "translation\ttext\na\tb\n")[1] == [
+        " line 2: of the columns that the line above names, 'translation' and 'text' both give the "
+        "prediction; keep one"
+    ]
+    assert read(tmp_path, "b.jsonl", '{"text": {"en": "b"}}')[1] == [
+        " line 1: 'prediction' must be a string, not dict"
+    ]

@@ -1,14 +1,15 @@
 r"""Files of translations, references or sources as people have them, read strictly.
 
 A name that ends in .jsonl is one JSON object a line, .tsv is columns under a line of their names,
-anything else plain text, one phrase a line; each may be compressed (.gz). Lines end at \n alone:
-U+2028 and U+0085 are text. Only UTF-8 is read, and nothing in it is replaced.
+names of formats that are not read are refused, anything else is plain text, one phrase a line;
+each may be compressed (.gz). Lines end at \n alone: U+2028 and U+0085 are text. Only UTF-8 is
+read, and nothing in it is replaced.
 """
 
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,18 @@ _FIELD_OF = {name: field for field, names in NAMES.items() for name in names}
 _TEXTS = ("prediction", "reference", "source")
 _FLAGS = {"true": True, "false": False, "1": True, "0": False}
 _MAX_LINES_NAMED = 5
+
+# Formats that would be scored as if their markup were phrases, and what to do with them.
+_ONE_OBJECT_A_LINE = "write one JSON object a line and name it .jsonl"
+_TABLE = "save it as tab-separated text (no quotes) with a line of column names, named .tsv"
+_SEGMENTS = "write its segments as plain text, one a line"
+_UNPACK = "unpack it, or compress it with gzip"
+_NOT_READ = {
+    **dict.fromkeys(("json", "yaml", "yml"), _ONE_OBJECT_A_LINE),
+    **dict.fromkeys(("csv", "xlsx", "xls", "ods", "parquet", "arrow", "feather"), _TABLE),
+    **dict.fromkeys(("xml", "sgm", "sgml", "tmx", "xliff", "xlf", "html"), _SEGMENTS),
+    **dict.fromkeys(("bz2", "xz", "zst", "zip", "tar", "tgz", "7z"), _UNPACK),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +58,12 @@ def read_records(path: Path, role: str, faults: list[str]) -> list[Record]:
       faults: what is wrong is added here.
     """
     before = len(faults)
+    name = path.name.lower().removesuffix(".gz")
+    suffix = name.rpartition(".")[2]
+    if suffix in _NOT_READ:
+        faults.append(f"{path}: .{suffix} is not read; {_NOT_READ[suffix]}")
+        return []
     lines = _lines(path, faults)
-    name = path.name.removesuffix(".gz")
     if name.endswith(".tsv"):
         found = _from_columns(lines, role)
     elif name.endswith(".jsonl"):
@@ -78,7 +95,7 @@ def _lines(path: Path, faults: list[str]) -> list[str]:
     """The lines as text; none if a single byte is wrong."""
     try:
         data = path.read_bytes()
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         faults.append(f"{path} cannot be read: {error}")
@@ -110,31 +127,55 @@ def _lines(path: Path, faults: list[str]) -> list[str]:
 
 def _from_object(line: str, role: str) -> tuple[dict[str, Any], list[str]]:
     try:
-        given = json.loads(line)
+        given = json.loads(line, object_pairs_hook=_Pairs)
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         return {}, [f"not valid JSON ({reason})" if line.strip() else "blank line"]
-    if not isinstance(given, dict):
+    if not isinstance(given, _Pairs):
         return {}, [f"not a JSON object but {type(given).__name__}"]
-    named = ((role if name == "text" else _FIELD_OF.get(name), value)
-             for name, value in given.items())  # fmt: skip
-    fields = {field: value for field, value in named if field is not None and value is not None}
-    return fields, list(_field_faults(fields, role))
+    known = [(_field(name, role), name, value) for name, value in given if value is not None]
+    named = [(field, name) for field, name, _ in known if field is not None]
+    fields = {field: value for field, _, value in known if field is not None}
+    return fields, [*_named_twice(named), *_field_faults(fields, role)]
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object's names and values, each of them: names may repeat."""
+
+
+def _kind(value: object) -> str:
+    return "dict" if isinstance(value, _Pairs) else type(value).__name__
+
+
+def _field(name: str, role: str) -> str | None:
+    return role if name == "text" else _FIELD_OF.get(name)
+
+
+def _named_twice(named: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """A fault for each field that more than one (field, name) gives."""
+    if len(named) == len({field for field, _ in named}):
+        return
+    names: dict[str, list[str]] = {}
+    for field, name in named:
+        names.setdefault(field, []).append(repr(name))
+    for field, ones in names.items():
+        if len(ones) > 1:
+            yield f"{' and '.join(ones)} both give the {field}; keep one"
 
 
 def _field_faults(fields: dict[str, Any], role: str) -> Iterator[str]:
     if role not in fields:
         yield f"no {role}; name it {', '.join(NAMES[role])} or text"
     for field, value in fields.items():
-        if field in _TEXTS and isinstance(value, list):
+        if field in _TEXTS and type(value) is list:
             yield (f"{field!r} is a list; give one string a line (lists of references, a stream "
                    "or a phrase each, are not read)")  # fmt: skip
         elif field == "truncated" and not isinstance(value, bool):
-            yield f"'truncated' must be true or false, not {type(value).__name__}"
+            yield f"'truncated' must be true or false, not {_kind(value)}"
         elif field == "id" and (isinstance(value, bool) or not isinstance(value, int | str)):
-            yield f"'id' must be a whole number or a string, not {type(value).__name__}"
+            yield f"'id' must be a whole number or a string, not {_kind(value)}"
         elif field in (*_TEXTS, "language") and not isinstance(value, str):
-            yield f"{field!r} must be a string, not {type(value).__name__}"
+            yield f"{field!r} must be a string, not {_kind(value)}"
         elif isinstance(value, str) and _has_lone_surrogate(value):
             yield "text holds half of a surrogate pair; write it as UTF-8"
 
@@ -143,7 +184,12 @@ def _from_columns(lines: list[str], role: str) -> Iterator[tuple[dict[str, Any],
     """Rows under the first line, which names the columns."""
     if not lines:
         return
-    head = [role if name == "text" else _FIELD_OF.get(name) for name in lines[0].split("\t")]
+    names = lines[0].split("\t")
+    head = [_field(name, role) for name in names]
+    twice = list(_named_twice([(f, name) for f, name in zip(head, names, strict=True) if f]))
+    if twice:
+        yield {}, [f"of the columns that the line above names, {fault}" for fault in twice]
+        return
     if role not in head:
         known = ", ".join(name for names in NAMES.values() for name in names)
         yield {}, [f"the line above must name the columns, one of them {', '.join(NAMES[role])} or "
