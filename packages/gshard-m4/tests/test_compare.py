@@ -206,3 +206,21 @@ def test_a_path_may_have_the_sign_behind_a_name(pair, capsys, tmp_path):
     shutil.copytree(pair[1], tmp_path / "a=b")
     assert run(["compare", pair[0], f"x={tmp_path}/a=b", "--significance=none"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["BLEU", "old", "x", "Δ"]
+
+
+def test_means_leave_out_languages_with_few_phrases(pair, capsys, tmp_path):
+    copies = [Path(shutil.copytree(path, tmp_path / Path(path).name)) for path in pair]
+    for copy in copies:
+        document = read(copy)
+        for one in document["splits"]["test"]["languages"]:
+            one["few_phrases"] = one["code"] == "de"
+        (copy / "scores.json").write_text(json.dumps(document))
+    arguments = [*map(str, copies), "--significance=none", "--no-pictures"]
+    assert run(["compare", *arguments, f"--output={tmp_path}/both"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split()[0] == "German"
+    assert lines[3].split()[2:] == lines[4].split()[1:]
+    assert "not in the means, as they have few phrases: German" in lines
+    page = (tmp_path / "both" / "compare.html").read_text()
+    assert "Mean of 1 language</th>" in page
+    assert "Fewer than 40 phrases, and so in the table only" in page

@@ -104,6 +104,7 @@ def _write(options: argparse.Namespace, scores: "list[Scores]", command_line: st
 
 def _print(systems: "list[Scores]") -> None:
     from gshard_m4.evaluation.comparison import in_common
+    from gshard_m4.evaluation.scores import quoted_rows
 
     for split, rows in in_common(systems):
         print(f"{split.title} ({split.name}), {len(rows)} languages that all systems have")
@@ -115,6 +116,10 @@ def _print(systems: "list[Scores]") -> None:
         }  # fmt: skip
         if missing:
             print(f"left out, as not all systems have them: {', '.join(sorted(missing))}")
+        counted = quoted_rows(rows)
+        few = [row[0].name for row in rows if row not in counted]
+        if few:
+            print(f"not in the means, as they have few phrases: {', '.join(sorted(few))}")
         print()
 
 
@@ -123,6 +128,8 @@ def _print_metric(
 ) -> None:
     """A table of one metric: a row a language, a mean last; * is p < 0.05."""
     import statistics
+
+    from gshard_m4.evaluation.scores import quoted_rows
 
     digits = 4 if metric.merged else 1
     names = [scores.name for scores in systems]
@@ -134,7 +141,11 @@ def _print_metric(
             table.append((row, [value for value in values if value is not None]))
     if not table:
         return
-    means = [statistics.fmean(found[i] for _, found in table) for i in range(len(names))]
+    counted = quoted_rows([row for row, _ in table])
+    means = [
+        statistics.fmean(found[i] for row, found in table if row in counted)
+        for i in range(len(names))
+    ]
     lines = [[metric.title, "", *heads]]
     for row, values in table:
         marks = [

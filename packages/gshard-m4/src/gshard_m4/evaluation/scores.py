@@ -270,6 +270,17 @@ def macro(languages: Sequence[LanguageScores]) -> Macro | None:
     )
 
 
+def quoted_rows(
+    rows: Sequence[tuple[LanguageScores, ...]],
+) -> list[tuple[LanguageScores, ...]]:
+    """The languages of several systems that averages are of, as `SplitScores.quoted` of one.
+
+    A language counts that has enough phrases in every system; where there is none, all count.
+    """
+    enough = [row for row in rows if not any(one.few_phrases for one in row)]
+    return enough or list(rows)
+
+
 def known_values(languages: Sequence[LanguageScores], key: str) -> list[float]:
     """The value of every language that has it."""
     found = (one.value(key) for one in languages)

@@ -8,7 +8,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gshard_m4.evaluation.scores import BANDS, LanguageScores, Metric, Scores, SplitScores
+from gshard_m4.evaluation.scores import (
+    BANDS,
+    LanguageScores,
+    Metric,
+    Scores,
+    SplitScores,
+    quoted_rows,
+)
 from gshard_m4.report.series import Point, Series
 from gshard_m4.report.sizes import sizes_of
 
@@ -19,6 +26,7 @@ Row = tuple[LanguageScores, ...]  # a language's scores of each system
 class Compared:
     """One split of several systems; `rows` has each system's scores of a language, in order.
 
+    Means and pictures are of the `quoted` rows, those with enough phrases, as in every evaluation.
     Where no translation has four tokens BLEU is sacrebleu's 0, here as in every average.
     `missing` names, for each system, languages that another system has and it has not.
     """
@@ -31,16 +39,27 @@ class Compared:
     rows: tuple[Row, ...]
     missing: tuple[tuple[str, ...], ...]
 
+    @property
+    def quoted(self) -> list[Row]:
+        """The rows behind means, counts and pictures."""
+        return quoted_rows(self.rows)
+
+    @property
+    def few(self) -> list[Row]:
+        """The rows that averages leave out, as they have too few phrases."""
+        quoted = {row[0].code for row in self.quoted}
+        return [row for row in self.rows if row[0].code not in quoted]
+
     def difference(self, row: Row, key: str, system: int) -> float | None:
         """What a system has more of `key` than the first one."""
         first, other = row[0].value(key), row[system].value(key)
         return None if first is None or other is None else other - first
 
     def mean(self, key: str, system: int, *, band: str = "") -> float | None:
-        """A system's mean over the rows that all systems have a value for, in a band if given."""
+        """A system's mean over the quoted rows with a value of all systems, in a band if given."""
         found = [
             row[system].value(key)
-            for row in self.rows
+            for row in self.quoted
             if (not band or band_of(row) == band) and all(one.value(key) is not None for one in row)
         ]
         known = [value for value in found if value is not None]
@@ -49,20 +68,20 @@ class Compared:
     def series(self, key: str) -> list[Series]:
         """Every system's scores, ready to be drawn."""
         return [
-            self._series(system, [(row, row[system].value(key)) for row in self.rows])
+            self._series(system, [(row, row[system].value(key)) for row in self.quoted])
             for system in range(len(self.systems))
         ]
 
     def differences(self, key: str) -> list[Series]:
         """The differences of all systems but the first to the first, ready to be drawn."""
         return [
-            self._series(system, [(row, self.difference(row, key, system)) for row in self.rows])
+            self._series(system, [(row, self.difference(row, key, system)) for row in self.quoted])
             for system in range(1, len(self.systems))
         ]
 
     def _series(self, system: int, found: Sequence[tuple[Row, float | None]]) -> Series:
-        bands = {band: sum(band_of(row) == band for row in self.rows) for band in BANDS}
-        sizes = sizes_of(replace(row[0], train_rows=rows_of(row)) for row in self.rows)
+        bands = {band: sum(band_of(row) == band for row in self.quoted) for band in BANDS}
+        sizes = sizes_of(replace(row[0], train_rows=rows_of(row)) for row in self.quoted)
         points = tuple(
             Point(
                 row[0].code,

@@ -50,6 +50,7 @@ def _section(split: Compared, systems: Sequence[Scores], number: int) -> str:
             _summary(split, systems),
             _significance(split, systems),
             _missing(split),
+            _few(split, systems),
             *(_pictures(split, metric, number) for metric in _drawn(split)),
             *(_changes(split, systems, system) for system in range(1, len(split.systems))),
             comparison_table(split, systems),
@@ -84,7 +85,7 @@ def _summary(split: Compared, systems: Sequence[Scores]) -> str:
 
 
 def _size(split: Compared, band: str) -> int:
-    return sum(not band or band_of(row) == band for row in split.rows)
+    return sum(not band or band_of(row) == band for row in split.quoted)
 
 
 def _means(
@@ -106,7 +107,7 @@ def _significance(split: Compared, systems: Sequence[Scores]) -> str:
     found = []
     for system in range(1, len(systems)):
         if tested(systems[0], systems[system]):
-            text = differences([row[system] for row in split.rows], split.metrics)
+            text = differences([row[system] for row in split.quoted], split.metrics)
             name, first = escape(split.systems[system]), escape(split.systems[0])
             found.append(f"<p>{name} against {first}: {text}.</p>" if text else "")
             note = too_few_samples(systems[system])
@@ -123,6 +124,18 @@ def _missing(split: Compared) -> str:
     if not said:
         return ""
     return f'<p class="note small">Left out of everything below: {escape("; ".join(said))}.</p>'
+
+
+def _few(split: Compared, systems: Sequence[Scores]) -> str:
+    """Which languages the means leave out for their few phrases."""
+    if not split.few:
+        return ""
+    least = max(scores.min_phrases for scores in systems)
+    names = escape(", ".join(row[0].name for row in split.few))
+    return (
+        f'<p class="note small">Fewer than {least} phrases, and so in the table only, not in '
+        f"means, counts and pictures: {names}.</p>"
+    )
 
 
 def _pictures(split: Compared, metric: Metric, number: int) -> str:
@@ -166,7 +179,7 @@ def _changes(split: Compared, systems: Sequence[Scores], system: int) -> str:
     metric = split.metrics[0]
     show = cells.metric_show(systems[0], f"delta_{metric.key}")
     sign = 1 if metric.higher_is_better else -1
-    found = [(split.difference(row, metric.key, system), row[0]) for row in split.rows]
+    found = [(split.difference(row, metric.key, system), row[0]) for row in split.quoted]
     known = [(value, one) for value, one in found if value is not None]
     known.sort(key=lambda pair: (-sign * pair[0], pair[1].code))
     better = [pair for pair in known if sign * pair[0] > 0][:_CHANGES_NAMED]
@@ -195,7 +208,8 @@ def _how_made(
         *((f"{one.title} signature", codes([one.signature])) for one in splits[0].metrics),
         (
             "Averages",
-            "over languages that all systems have, each counting once; never over pooled phrases.",
+            "over languages that all systems have, each counting once; never over pooled phrases. "
+            "Languages with too few phrases are left out of them, as in each evaluation.",
         ),
     ]
     for name, scores in zip(splits[0].systems, systems, strict=True):

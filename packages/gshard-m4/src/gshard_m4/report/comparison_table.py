@@ -145,7 +145,8 @@ def _mean(split: Compared, columns: Sequence[_Values], bands: bool) -> str:
         else f'<td class="number">{each.column.show(each.mean)}</td>'
         for each in columns
     )  # fmt: skip
+    of = cells.languages(len(split.quoted))
     return (
-        f'<tr class="average first"><th scope="row">Mean of {cells.languages(len(split.rows))}</th>'
+        f'<tr class="average first"><th scope="row">Mean of {of}</th>'
         f"{'<td></td>' * (2 + bands)}{numbers}</tr>"
     )
