@@ -38,7 +38,13 @@ def make_scores():
     What is not given of a language is the same for all; fields of `Scores` go by keyword.
     """
     from gshard_m4.evaluation.evaluate import averaged
-    from gshard_m4.evaluation.scores import LanguageScores, Metric, Scores, SplitScores
+    from gshard_m4.evaluation.scores import (
+        LanguageScores,
+        Metric,
+        Scores,
+        SplitScores,
+        leading_of,
+    )
     from gshard_m4.languages import find
 
     same = {"phrases": 50, "few_phrases": False, "chrfpp": 40.0, "exact": 0.1, "bleu": 20.0}
@@ -56,8 +62,8 @@ def make_scores():
             for code, own in languages.items()
         ]  # fmt: skip
         one = SplitScores(split, split, "", 7, {}, None, None, tuple(found))
-        return Scores(
-            **({"metrics": metrics, "min_phrases": 40, "splits": (averaged(one),)} | fields)
-        )
+        kinds = fields.get("metrics", metrics)
+        splits = (averaged(one, leading_of(kinds)),)
+        return Scores(**({"metrics": metrics, "min_phrases": 40, "splits": splits} | fields))
 
     return make

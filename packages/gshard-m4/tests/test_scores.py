@@ -3,14 +3,16 @@ import io
 import json
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from gshard_m4.evaluation import bands, baseline, significance
+from gshard_m4.evaluation import merged as merging
 from gshard_m4.evaluation.evaluate import evaluate
 from gshard_m4.evaluation.metrics import Asked
 from gshard_m4.evaluation.score_files import read_scores, to_csv, to_json
-from gshard_m4.evaluation.scores import best_and_worst
+from gshard_m4.evaluation.scores import Metric, best_and_worst
 from gshard_m4.evaluation.translations import read_translations
 from gshard_m4.input_error import InputError
 
@@ -166,3 +168,25 @@ def test_worst_sentences_are_those_of_sacrebleus_sentence_scores(write_split):
 def test_values_go_by_name(full):
     one = next(one for one in full.splits[0].languages if one.code == "af")
     assert (one.value("bleu"), one.value("delta_bleu"), one.value("comet")) == (one.bleu, 0, None)
+
+
+@pytest.mark.parametrize(("names", "order"), [(("ter", "bleu"), "de fr"), (("bleu",), "fr de")])
+def test_languages_are_in_order_of_the_metric_that_leads(write_split, names, order):
+    reference = "one two three four five six"
+    said = {"de": "one two three x y z", "fr": f"{reference} one two three four five"}
+    tasks = {f"m4_{code}_en": [("s", reference, text)] for code, text in said.items()}
+    splits = read_translations(write_split("test", tasks))
+    scores = evaluate(splits, asked=Asked(names), identify=False)
+    assert scores.leading is not None
+    assert scores.leading.key == names[0]
+    assert [one.code for one in scores.splits[0].languages] == order.split()
+    best, worst = best_and_worst(scores.splits[0], 1)
+    assert [one.code for one in best + worst] == order.split()
+
+
+def test_a_merged_metric_alone_leads(splits):
+    metric = Metric("wer", "WER", "s", higher_is_better=False, merged=True)
+    found = {"de": 0.5, "af": 0.9, "fr": 0.1}
+    merged = merging.Merged(Path("wer.json"), metric, dict(found))
+    scores = merging.with_merged(evaluate(splits, asked=Asked(("exact",))), splits, [merged])
+    assert [one.code for one in scores.splits[0].ranked][:4] == ["fr", "de", "af", "am"]

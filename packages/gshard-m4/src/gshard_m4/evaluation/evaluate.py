@@ -13,8 +13,10 @@ from gshard_m4.evaluation.scores import (
     BANDS,
     Band,
     LanguageScores,
+    Metric,
     Scores,
     SplitScores,
+    leading_of,
     macro,
     rank,
 )
@@ -68,11 +70,12 @@ def evaluate(
     tasks = [task for split in splits for task in split.tasks]
     scored = iter(score_languages(tasks, how, processes=processes))
     found = [_split_scores(split, [next(scored) for _ in split.tasks]) for split in splits]
+    kinds = metrics.described(asked, signatures(asked))
     packages = ["gshard-m4", "sacrebleu", *(["py3langid"] if identify else [])]
     return Scores(
-        metrics=metrics.described(asked, signatures(asked)),
+        metrics=kinds,
         min_phrases=min_phrases,
-        splits=tuple(map(averaged, found)),
+        splits=tuple(averaged(split, leading_of(kinds)) for split in found),
         versions={name: version(name) for name in packages},
         files=files,
     )
@@ -83,15 +86,20 @@ def changed(
 ) -> Scores:
     """The scores with every language's changed and the averages taken anew."""
     splits = tuple(
-        averaged(replace(split, languages=tuple(change(split, one) for one in split.languages)))
+        averaged(
+            replace(split, languages=tuple(change(split, one) for one in split.languages)),
+            leading_of(scores.metrics),
+        )
         for split in scores.splits
     )
     return replace(scores, splits=splits)
 
 
-def averaged(split: SplitScores) -> SplitScores:
-    """The split with averages and bands of its languages, in order of their scores."""
-    languages = tuple(sorted(split.languages, key=lambda one: (one.few_phrases, *rank(one))))
+def averaged(split: SplitScores, leading: Metric | None) -> SplitScores:
+    """The split with averages and bands of its languages, in order of the leading metric."""
+    languages = tuple(
+        sorted(split.languages, key=lambda one: (one.few_phrases, *rank(one, leading)))
+    )
     split = replace(
         split,
         languages=languages,

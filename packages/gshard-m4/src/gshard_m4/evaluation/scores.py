@@ -155,6 +155,7 @@ class Band:
 class SplitScores:
     """A split's scores: `macro` over languages with enough phrases, `macro_few` the others.
 
+    `languages` are in order of `rank`, those with few phrases last.
     `bands` are of the languages behind `headline`. `not_scored` names languages that the test set
     has and that were left out on request.
     """
@@ -185,8 +186,8 @@ class SplitScores:
 
     @property
     def ranked(self) -> list[LanguageScores]:
-        """The languages behind `headline`, best first (by chrF++ if it was computed)."""
-        return sorted(self.quoted, key=rank)
+        """The languages behind `headline`, best first: `languages` are in that order."""
+        return self.quoted
 
 
 @dataclass(frozen=True)
@@ -239,17 +240,20 @@ class Scores:
     @property
     def leading(self) -> Metric | None:
         """The metric that languages are ranked by."""
-        found = {metric.key: metric for metric in self.metrics}
-        return next((found[key] for key in ("chrfpp", *found) if key in found), None)
+        return leading_of(self.metrics)
 
 
-def rank(one: LanguageScores) -> tuple[float, str]:
-    """Sorts languages best first, by the first of chrF++, BLEU, spBLEU, TER that they have."""
-    for key, sign in (("chrfpp", -1), ("bleu", -1), ("spbleu", -1), ("ter", 1)):
-        value = one.value(key)
-        if value is not None:
-            return sign * value, one.code
-    return -one.exact, one.code
+def leading_of(metrics: Sequence[Metric]) -> Metric | None:
+    """The metric to rank by: chrF++ where it was computed, else the first."""
+    found = {metric.key: metric for metric in metrics}
+    return next((found[key] for key in ("chrfpp", *found) if key in found), None)
+
+
+def rank(one: LanguageScores, leading: Metric | None) -> tuple[bool, float, str]:
+    """Sorts languages best first by the metric, those without it last; without one by `exact`."""
+    value = one.exact if leading is None else one.value(leading.key)
+    sign = 1 if leading is not None and not leading.higher_is_better else -1
+    return value is None, sign * (value or 0.0), one.code
 
 
 def macro(languages: Sequence[LanguageScores]) -> Macro | None:

@@ -35,8 +35,8 @@ class Column:
     """One column of numbers.
 
     `key` is what `value_of` and `Macro.mean` call it. `leading` is the metric that languages are
-    ranked by. One that is not `first` is hidden until it is asked for. Sorting begins with the
-    smallest value where `ascending`.
+    ranked by, with a `bar` where its scores go up to 100. One that is not `first` is hidden until
+    it is asked for. Sorting begins with the smallest value where `ascending`.
     """
 
     title: str
@@ -46,6 +46,7 @@ class Column:
     first: bool = True
     leading: bool = False
     ascending: bool = False
+    bar: bool = False
 
 
 def columns_of(scores: Scores, split: SplitScores) -> list[Column]:
@@ -105,7 +106,8 @@ def _of_metric(metric: Metric, scores: Scores) -> Iterator[Column]:
     undefined = "; – where no translation has four tokens" if key == "bleu" else ""
     tip = f"{from_file}{better}{undefined}"
     lower, show = not metric.higher_is_better, cells.metric_show(scores, key)
-    yield Column(name, key, tip, show, leading=leading, ascending=lower)
+    bar = leading and not metric.merged
+    yield Column(name, key, tip, show, leading=leading, ascending=lower, bar=bar)
     baseline = scores.baseline
     if baseline is not None:
         yield Column(

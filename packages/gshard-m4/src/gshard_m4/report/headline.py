@@ -168,7 +168,7 @@ def _listed(names: Sequence[str]) -> str:
 def ranking_chart(scores: Scores, split: SplitScores) -> str:
     """One column a language, best first; for the eye only, as the table says the same."""
     metric = scores.leading
-    if metric is None or not metric.higher_is_better:
+    if metric is None or metric.merged or not metric.higher_is_better:
         return ""
     ordered = sorted(split.languages, key=lambda one: (-(one.value(metric.key) or 0.0), one.code))
     columns = "".join(_column(one, metric) for one in ordered)
@@ -204,18 +204,27 @@ def extremes(scores: Scores, split: SplitScores) -> str:
     best, worst = best_and_worst(split)
     names = ("Highest", "Lowest") if metric.higher_is_better else ("Lowest", "Highest")
     exact = split.headline.mean.get("short", 1.0) >= SHORT_FOR_BLEU
+    show = cells.metric_show(scores, metric.key)
     lists = [
-        _ranking(f"{name} {metric.title}", languages, metric, exact)
+        _ranking(f"{name} {metric.title}", languages, metric, exact, show)
         for name, languages in zip(names, (best, worst), strict=True)
         if languages
     ]
     return f'<div class="extremes">{"".join(lists)}</div>'
 
 
-def _ranking(title: str, languages: Sequence[LanguageScores], metric: Metric, exact: bool) -> str:
+def _ranking(
+    title: str,
+    languages: Sequence[LanguageScores],
+    metric: Metric,
+    exact: bool,
+    show: cells.Show,
+) -> str:
+    """The languages in order; a bar only where scores go up to 100."""
     items = "".join(
-        f"<li>{cells.link(one)}{cells.bar(one.value(metric.key) or 0.0)}"
-        f'<span class="number">{cells.shown(one.value(metric.key), cells.score)}</span>'
+        f"<li>{cells.link(one)}"
+        f"{'<span></span>' if metric.merged else cells.bar(one.value(metric.key) or 0.0)}"
+        f'<span class="number">{cells.shown(one.value(metric.key), show)}</span>'
         f"{_exact(one) if exact else ''}</li>"
         for one in languages
     )

@@ -80,7 +80,7 @@ def _row(one: LanguageScores, columns: Sequence[Column], bands: bool) -> str:
 
 def _cell(one: LanguageScores, column: Column) -> str:
     value = value_of(one, column.key)
-    text = _with_bar(value, column) if column.leading and value is not None else ""
+    text = _with_bar(value, column) if column.bar and value is not None else ""
     return cells.number(value, column.show, tip=tip_of(one, column.key), text=text)
 
 
@@ -106,7 +106,7 @@ def _average_cell(column: Column, average: Macro, values: dict[str, float], name
     value = values.get(column.key)
     if value is None:
         return "<td></td>"
-    text = _with_bar(value, column) if column.leading else column.show(value)
+    text = _with_bar(value, column) if column.bar else column.show(value)
     known = average.known[column.key]
     title = f' title="of {cells.languages(known)}"' if known < average.languages else ""
     return f'<td class="number"{title}>{text}</td>'
