@@ -3,7 +3,8 @@ import functools
 import pytest
 
 from gshard_m4 import languages
-from gshard_m4.evaluation.sides import file_language, read_side
+from gshard_m4.evaluation.file_names import file_language
+from gshard_m4.evaluation.sides import read_side
 
 
 def write(folder, *names, text="a\nb\n"):
@@ -28,7 +29,9 @@ def side_of(path, flag="hypotheses", **options):
         ("newstest2019-ref.deu.txt", "de"),
         ("newstest2019-ref.fra-CA.txt", "fr"),
         ("de-en.jsonl", "de"),
-        ("en-de.txt.gz", "de"),
+        ("wmt.en-de.de", "de"),
+        ("wmt.en-de.en", "de"),
+        ("newstest2019-ref.de-en.txt.gz", "de"),
         ("deu_Latn-eng_Latn.txt", "de"),
         ("test.de-en.de", "de"),
         ("m4_sample_zh_en.jsonl", "zh"),
@@ -49,6 +52,14 @@ def test_names_that_are_refused():
         file_language("my.de.txt")
     with pytest.raises(ValueError, match="keep the two apart"):
         file_language("zh-TW.txt")
+    with pytest.raises(ValueError, match=r"^language 'eng-IN' is English"):
+        file_language("newstest2019-ref.eng-IN.txt")
+    with pytest.raises(
+        ValueError,
+        match=r"^its name says English into German; translations into English are read here, "
+        r"named such as de\.txt$",
+    ):
+        file_language("en-de.txt.gz")
 
 
 def test_folder_of_languages(tmp_path):
@@ -148,7 +159,7 @@ def test_single_files(tmp_path):
 def test_lines_that_name_their_language(tmp_path):
     path = tmp_path / "all.jsonl"
     lines = ['{"text": "a", "lang": "de"}', '{"text": "b", "lang": "iw"}']
-    path.write_text("\n".join([*lines, '{"text": "c", "lang": "deu"}']))
+    path.write_text("\n".join([*lines, '{"text": "c", "lang": "de"}']))
     side, faults = side_of(path)
     assert faults == []
     assert {code: len(text.records) for code, text in side.by_code.items()} == {"de": 2, "he": 1}
@@ -156,3 +167,46 @@ def test_lines_that_name_their_language(tmp_path):
     assert side_of(path)[1] == [f"{path} line 3: unknown language 'qq', not one of M4's 102"]
     path.write_text("\n".join([*lines, '{"text": "c"}']))
     assert side_of(path)[1] == [f"{path} line 3: no language, other lines have one"]
+
+
+def test_one_language_under_two_codes_is_refused(tmp_path):
+    path = tmp_path / "all.jsonl"
+    lines = [f'{{"text": "{code}", "lang": "{code}"}}' for code in ("iw", "he", "he", "de")]
+    path.write_text("\n".join(lines))
+    assert side_of(path)[1] == [
+        f"{path} line 2: language 'he' is he, which earlier lines call 'iw'; write one of them"
+    ]
+
+
+def test_lines_of_another_language_than_their_file(tmp_path):
+    lines = [f'{{"text": "a", "lang": "{code}"}}\n' for code in ("de", "fr", "en", "fra")]
+    folder = write(tmp_path / "hyps", "de.jsonl", text="".join(lines))
+    wrong = [
+        f"{folder}/de.jsonl line 2: language 'fr', the file's name says de",
+        f"{folder}/de.jsonl line 4: language 'fra', the file's name says de",
+    ]
+    assert side_of(folder)[1] == wrong
+    assert side_of(folder, "references")[1] == wrong
+    path = tmp_path / "hyps" / "de.jsonl"
+    path.write_text("".join(lines[:2]))
+    assert side_of(path, language=languages.find("de"))[1] == [
+        f"{path} line 2: language 'fr', --language says de; --languages chooses from several"
+    ]
+    assert side_of(path, "references", language=languages.find("de"))[1] == []
+    english = write(tmp_path / "refs", "en.jsonl", text=lines[2] + lines[0])
+    assert side_of(english, "references")[1] == [
+        f"{english}/en.jsonl line 2: language 'de', the file's name says English"
+    ]
+
+
+def test_nothing_vanishes_from_a_folder_of_translations(tmp_path):
+    folder = write(tmp_path / "hyps", "de.txt", "_fr.txt", "experts.json")
+    write(folder / "more", "it.txt")
+    write(folder / "report", "report.html")
+    (folder / "ru").symlink_to("gone")
+    assert side_of(folder)[1] == [
+        f"{folder}/more is a folder, which is not read; move it elsewhere",
+        f"{folder}/ru is a link to gone, which is not there",
+        f"{folder}/_fr.txt: unknown language '_fr', not one of M4's 102; name files by language, "
+        "such as de.txt",
+    ]

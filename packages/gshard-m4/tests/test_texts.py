@@ -48,3 +48,9 @@ def test_every_fault_is_named():
         "pl: no phrases",
     ]
     assert faults_of({}, []) == ["there are no predictions"]
+
+
+def test_one_language_under_two_codes_is_refused():
+    assert faults_of({"iw": ENGLISH, "de": ENGLISH, "he": ENGLISH}, ENGLISH) == [
+        "he: is he, as is 'iw'"
+    ]

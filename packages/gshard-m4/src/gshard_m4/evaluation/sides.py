@@ -12,17 +12,20 @@ from pathlib import Path
 
 from gshard_m4 import languages
 from gshard_m4.evaluation.experts import EXPERTS
-from gshard_m4.evaluation.records import Record, read_records
+from gshard_m4.evaluation.file_names import (
+    file_language,
+    is_english,
+    is_shared_english,
+    name_parts,
+)
+from gshard_m4.evaluation.records import Record, folded, read_records
 from gshard_m4.evaluation.translations import Find
 
 # A flag, and the field that its files are given for.
 ROLES = {"hypotheses": "prediction", "references": "reference", "sources": "source"}
-_FORMATS = frozenset(
-    {"gz", "txt", "tsv", "jsonl", "hyp", "ref", "src", "dev", "devtest", "test", "out"}
-)
-_ENGLISH = ("en", "eng", "eng_latn", "english")
 # With more files than these, it is the folder that is wrong.
 _NAMELESS_NAMED = 5
+OF_WHICH_LANGUAGE = ": of which language? "
 _NOT_DATA = ("readme", "license", "licence", "copying", EXPERTS)
 
 
@@ -76,69 +79,24 @@ def read_side(
     return side
 
 
-def file_language(name: str, find: Find = languages.find) -> languages.Language | None:
-    """The language that a file's name gives, None if it gives none.
-
-    Raises:
-      ValueError: it gives two, or one in a script that is not M4's.
-    """
-    found, other = {}, None
-    for part in _parts(name):
-        try:
-            language = find(part)
-        except ValueError as error:
-            if "unknown language" not in str(error):
-                other = error
-            continue
-        found[language.code] = language
-    if len(found) > 1:
-        names = " and ".join(f"{one.name} ({one.code})" for one in found.values())
-        raise ValueError(f"its name gives {names}; rename it, such as {next(iter(found))}.txt")
-    if other is not None and not found:
-        raise other
-    return next(iter(found.values()), None)
-
-
-def _parts(name: str) -> Iterator[str]:
-    """The pieces of a name that may be a code: between dots, of `de-en`, of a seqio task."""
-    pieces = [piece for piece in name.split(".") if piece.lower() not in _FORMATS]
-    for piece in pieces:
-        if piece.startswith("m4_") and piece.endswith("_en"):
-            yield piece.removesuffix("_en").rsplit("_", 1)[1]
-            continue
-        yield piece
-        ends = piece.split("-")
-        if len(ends) == 2 and any(_is_english(end) for end in ends):
-            yield from (end for end in ends if not _is_english(end))
-
-
-def _is_shared_english(name: str, find: Find) -> bool:
-    """Whether a file's name gives English and no other language, as `de.en` does."""
-    if not any(_is_english(part) for part in _parts(name)):
-        return False
-    try:
-        return file_language(name, find) is None
-    except ValueError:
-        return True
-
-
-def _is_english(code: str) -> bool:
-    return code.lower() in _ENGLISH
-
-
 def _read_file(
     side: Side, flag: str, faults: list[str], language: languages.Language | None, find: Find
 ) -> None:
     text = _read_text(side.path, flag, faults)
     if any("language" in record.fields for record in text.records):
         side.by_code = _by_language(text, faults, find)
+        if language is not None and flag == "hypotheses" and side.by_code:
+            says = f"--language says {language.code}; --languages chooses from several"
+            faults.extend(_contradictions(text, {language.code}, says, find))
     elif language is not None:
         side.by_code = {language.code: text}
     elif flag == "references":
         side.shared = text
     else:
-        faults.append(f"--{flag}={side.path}: of which language? Name it with --language, add a "
-                      "language to every line, or give a folder with a file for each")  # fmt: skip
+        faults.append(
+            f"--{flag}={side.path}{OF_WHICH_LANGUAGE}Name it with --language, add a language to "
+            "every line, or give a folder with a file for each"
+        )
 
 
 def _read_text(path: Path, flag: str, faults: list[str]) -> Text:
@@ -158,14 +116,42 @@ def _by_language(text: Text, faults: list[str], find: Find) -> dict[str, Text]:
             return {}
         if given not in codes:
             try:
-                codes[given] = find(given).code
+                code = find(given).code
+                wrong = _other_name(code, given, codes)
             except ValueError as error:
-                codes[given] = None
-                faults.append(f"{text.path} line {record.line}: {error}")
+                code, wrong = None, str(error)
+            if wrong:
+                faults.append(f"{text.path} line {record.line}: {wrong}")
+            codes[given] = code
         code = codes[given]
         if code is not None:
             found.setdefault(code, Text(text.path, [], text.whole)).records.append(record)
     return found
+
+
+def _other_name(code: str, given: str, codes: dict[str, str | None]) -> str:
+    """A fault where earlier lines have the language under another name; '' where none have."""
+    earlier = next((name for name, one in codes.items() if one == code), None)
+    if earlier is None:
+        return ""
+    return f"language {given!r} is {code}, which earlier lines call {earlier!r}; write one of them"
+
+
+def _contradictions(text: Text, codes: set[str], says: str, find: Find) -> Iterator[str]:
+    """Faults where lines name languages other than those of their file; "en" is English."""
+    where: dict[str, list[int]] = {}
+    for record in text.records:
+        given = record.fields.get("language")
+        if isinstance(given, str):
+            where.setdefault(given, []).append(record.line)
+    for given, lines in where.items():
+        try:
+            found = "en" if is_english(given) else find(given).code
+        except ValueError as error:
+            yield f"{text.path}{folded(str(error), lines)}"
+            continue
+        if found not in codes:
+            yield f"{text.path}{folded(f'language {given!r}, {says}', lines)}"
 
 
 def _read_folder(
@@ -175,16 +161,11 @@ def _read_folder(
         faults.append(f"--{flag}={side.path} is a folder; --language is for a single file")
         return
     try:
-        inside = sorted(side.path.iterdir())
+        files = _files(side.path, flag, faults)
     except OSError as error:
         faults.append(f"--{flag}={side.path} cannot be read: {error.strerror}")
         return
-    files = [
-        path for path in inside
-        if path.is_file() and not path.name.startswith((".", "_"))
-        and not path.name.lower().startswith(_NOT_DATA)
-    ]  # fmt: skip
-    english = [path for path in files if _is_shared_english(path.name, find)]
+    english = [path for path in files if is_shared_english(path.name, find)]
     if flag == "references" and len(english) > 1:
         names = ", ".join(path.name for path in english)
         faults.append(f"--references={side.path}: which is the English of all languages, {names}? "
@@ -192,13 +173,44 @@ def _read_folder(
         return
     if flag == "references" and english:
         side.shared = _read_text(english[0], flag, faults)
+        says = "the file's name says English"
+        faults.extend(_contradictions(side.shared, {"en"}, says, find))
         side.beside = _sources_beside((path for path in files if path not in english), find)
         return
     if flag == "sources" and english:
         chosen = _sources_beside((path for path in files if path not in english), find)
     else:
         chosen = _files_by_language(side.path, flag, files, faults, find)
-    side.by_code = {code: _read_text(path, flag, faults) for code, path in chosen.items()}
+    for code, path in chosen.items():
+        side.by_code[code] = text = _read_text(path, flag, faults)
+        if any("language" in record.fields for record in text.records):
+            # A translation's or reference's line may well name the language that it is in.
+            codes = {code} if flag == "sources" else {code, "en"}
+            faults.extend(_contradictions(text, codes, f"the file's name says {code}", find))
+
+
+def _files(folder: Path, flag: str, faults: list[str]) -> list[Path]:
+    """The files in a folder; what would vanish from one of translations is a fault."""
+    inside = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    files = [
+        path for path in inside
+        if path.is_file() and (flag == "hypotheses" or not path.name.startswith("_"))
+        and not path.name.lower().startswith(_NOT_DATA)
+    ]  # fmt: skip
+    if files and flag == "hypotheses":
+        faults.extend(_not_read(path for path in inside if not path.is_file()))
+    return files
+
+
+def _not_read(paths: Iterable[Path]) -> Iterator[str]:
+    """A fault for each path, but for reports."""
+    for path in paths:
+        if path.is_symlink() and not path.exists():
+            yield f"{path} is a link to {path.readlink()}, which is not there"
+        elif not path.is_dir():
+            yield f"{path} is neither a file nor a folder"
+        elif not (path / "report.html").is_file():
+            yield f"{path} is a folder, which is not read; move it elsewhere"
 
 
 def _files_by_language(
@@ -235,7 +247,7 @@ def _files_by_language(
 def _unknown(name: str, find: Find) -> str:
     """What finding the first piece of the name as a language says."""
     try:
-        find(next(_parts(name), name))
+        find(next(name_parts(name), name))
     except ValueError as error:
         return f"{error}; name files by language, such as de.txt"
     return "unknown language"

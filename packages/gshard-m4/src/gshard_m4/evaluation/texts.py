@@ -26,11 +26,12 @@ def split_of(
       find: finds the language of a code.
 
     Raises:
-      InputError: lists of different lengths, languages without references, references without
+      InputError: one language under two codes, lists of different lengths, languages without references, references without
         text, or anything but strings, such as sacrebleu's list of reference streams.
     """
     faults: list[str] = []
     tasks = []
+    named: dict[str, str] = {}
     for given, said in predictions.items():
         wanted = references.get(given) if isinstance(references, Mapping) else references
         came_from = None if sources is None else sources.get(given)
@@ -40,6 +41,8 @@ def split_of(
             faults.append(str(error))
             continue
         wrong = _faults(given, said, wanted, came_from)
+        if named.setdefault(language.code, given) != given:
+            wrong.append(f"{given}: is {language.code}, as is {named[language.code]!r}")
         faults.extend(wrong)
         if not wrong and wanted is not None:
             origin = came_from or [None] * len(said)
