@@ -39,7 +39,9 @@ def test_extent_has_room_and_zero():
 
 
 def test_numbers_as_people_write_them():
-    assert [short_count(n) for n in (950, 12_000, 2_500_000, 13e9)] == ["950", "12k", "2.5M", "13B"]
+    assert [short_count(n) for n in (950, 12_000, 2_500_000, 13e9, 1e12)] == [
+        "950", "12k", "2.5M", "13B", "1T",
+    ]  # fmt: skip
     assert [signed(v) for v in (1.26, -0.25, 0.0, -0.04)] == ["+1.3", "−0.2", "0.0", "0.0"]
     assert signed(-0.0126, 3) == "−0.013"
 

@@ -13,7 +13,7 @@ from gshard_m4.evaluation.scores import (
 )
 from gshard_m4.evaluation.translations import Split, Task, Translation
 from gshard_m4.languages import find
-from gshard_m4.report import page
+from gshard_m4.report import cells, page
 from gshard_m4.report.columns import columns_of, tip_of, value_of
 
 PAIRED = {"chrfpp": Paired(0.004, 0.012, 51.0, 1.25, 48.0, 1.5)}
@@ -210,3 +210,8 @@ def test_test_that_can_find_nothing_is_said(make_scores):
         "With 1,000 samples and 102 languages no p-value can be below 0.102 after Holm's "
         "correction, however clear the difference: test with 2,040 samples or more."
     ]
+
+
+def test_no_probability_is_shown_as_nothing():
+    shown = [cells.probability(p) for p in (0.0002, 0.0012, 0.051)]
+    assert shown == ["<b>&lt; 0.001</b>", "<b>0.001</b>", "0.051"]

@@ -98,14 +98,24 @@ def test_scores_up_to_one_have_three_decimals(make_scores):
 def test_experts_come_by_size_with_names(make_scores):
     shares = {"yo": ((0.2, 0.8),), "zh_Hant": ((1.0, 0.0),), "de": ((0.5, 0.5),)}
     experts = Experts(("encoder/<1>",), 2, shares)
-    scores = make_scores({"de": {"train_rows": 9}, "yo": {"train_rows": 90}})
-    text = page(scores, [translations(["de", "yo"], experts)])
+    scores = make_scores({"de": {"train_rows": 9}, "yo": {"train_rows": 90}, "fr": {}})
+    text = page(scores, [translations(["de", "yo", "fr"], experts)])
     Tags(text)
     table = text[text.index("Numbers of encoder/&lt;1&gt;") :]
     names = re.findall('<th scope="row">([^<]*)</th>', table)
-    assert names[:2] == ["Yoruba", "German"]
-    assert "Chinese" in names[2]
-    assert "Languages are in order of training text, the most on top." in text
+    assert names == ["Yoruba", "German"]
+    assert (
+        "Languages are in order of training text, the most on top. Experts were not recorded for "
+        "French. Recorded but not scored here, and so not drawn: Chinese"
+    ) in text
+
+
+def test_experts_of_other_languages_only_are_named(make_scores):
+    experts = Experts(("one",), 2, {"yo": ((0.2, 0.8),)})
+    text = page(make_scores({"de": {}}), [translations(["de"], experts)])
+    Tags(text)
+    assert "Recorded but not scored here, and so not drawn: Yoruba." in text
+    assert "data:image/png" not in text
 
 
 @pytest.mark.parametrize(

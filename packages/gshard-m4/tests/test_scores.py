@@ -150,6 +150,7 @@ def test_csv_has_baseline_and_test(full):
     assert float(rows["af"]["baseline_chrfpp"]) == one.baseline["chrfpp"]
     assert (rows["af"]["delta_bleu"], rows["af"]["train_rows"]) == ("0.0", "9")
     assert (rows["af"]["p_bleu"], rows["af"]["p_holm_bleu"]) == ("1.0", "1.0")
+    assert float(rows["af"]["mean_chrfpp"]) == one.paired["chrfpp"].mean
     assert float(rows["af"]["ci_chrfpp"]) == one.paired["chrfpp"].ci
     assert rows["yo"]["p_bleu"] == ""
 

@@ -35,7 +35,7 @@ def to_csv(scores: Scores) -> str:
     paired = [key for key in signatures if scores.significance is not None]
     head = ["split", *plain, *merged]
     head += [f"{kind}_{key}" for key in against for kind in ("baseline", "delta")]
-    head += [f"{kind}_{key}" for key in paired for kind in ("p", "p_holm", "ci")]
+    head += [f"{kind}_{key}" for key in paired for kind in ("p", "p_holm", "mean", "ci")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head + [f"{key}_signature" for key in signatures])
@@ -45,7 +45,7 @@ def to_csv(scores: Scores) -> str:
             row += [found.get(key) for key in against for found in (one.baseline, one.delta)]
             for key in paired:
                 found = one.paired.get(key)
-                row += [found.p, found.p_holm, found.ci] if found else [None] * 3
+                row += [found.p, found.p_holm, found.mean, found.ci] if found else [None] * 4
             writer.writerow(row + list(signatures.values()))
     return out.getvalue()
 

@@ -23,8 +23,8 @@ def log_ticks(low: float, high: float) -> list[int]:
 
 
 def short_count(count: float) -> str:
-    """A count as people write it on an axis: 950, 10k, 2.5M."""
-    for size, letter in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+    """A count as people write it on an axis: 950, 10k, 2.5M, 6T."""
+    for size, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k")):
         if count >= size:
             return f"{count / size:.3g}{letter}"
     return f"{count:g}"

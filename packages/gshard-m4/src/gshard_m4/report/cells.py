@@ -45,12 +45,13 @@ def count(number: float) -> str:
 
 
 def probability(p: float) -> str:
-    """A p-value with three decimals, bold where it is significant."""
-    return f"<b>{p:.3f}</b>" if p < SIGNIFICANT else f"{p:.3f}"
+    """A p-value with three decimals, bold where it is significant; none is ever 0."""
+    said = "&lt; 0.001" if p < 0.001 else f"{p:.3f}"
+    return f"<b>{said}</b>" if p < SIGNIFICANT else said
 
 
 def margin(half: float) -> str:
-    """Half of an interval."""
+    """How far an interval goes to both sides of its middle."""
     return f"± {half:.1f}"
 
 

@@ -120,7 +120,10 @@ def _of_metric(metric: Metric, scores: Scores) -> Iterator[Column]:
     if tested is not None:
         tip = f"paired {tested.method} against the baseline, corrected for languages (Holm)"
         yield Column(f"p {name}", f"p_{key}", tip, cells.probability, first=leading, ascending=True)
-        tip = f"95 % interval of {name} over resamples: half of its width"
+        tip = (
+            f"95 % interval of {name}: so much to both sides of the mean over resamples, which "
+            "scores.csv has and which is not quite the score"
+        )
         yield Column(f"± {name}", f"ci_{key}", tip, cells.margin, first=False)
 
 

@@ -64,7 +64,7 @@ def _of_split(scores: Scores, split: SplitScores) -> Iterator[_Named]:
 
 def _of_experts(split: SplitScores, translations: Split) -> Iterator[_Named]:
     experts = translations.experts
-    if experts is None or not experts.languages:
+    if experts is None or not expert_rows(split, experts, 0):
         return
     for layer, name in enumerate(experts.layers):
         rows = expert_rows(split, experts, layer)
