@@ -304,6 +304,21 @@ def test_what_cannot_be_read_at_all(tmp_path, capsys, make_it, fault):
     assert fault in capsys.readouterr().err
 
 
+def test_unfinished_runs_are_named(tmp_path, capsys):
+    (tmp_path / "begun" / ".prepare" / "cleaned").mkdir(parents=True)
+    assert run(["doctor", str(tmp_path / "begun")]) == 2
+    assert capsys.readouterr().err == (
+        f"gshard-m4 doctor: {tmp_path}/begun: has an unfinished run (.prepare) and no"
+        " manifest.json, so preparing it did not end; give the same gshard-m4 prepare again, and it"
+        " goes on\n"
+    )
+    folder = make(tmp_path / "m4", {"de": texts()})
+    (folder / ".prepare").mkdir()
+    (folder / ".prepare" / "run.json").write_text("{}")
+    assert found(folder) == [("unfinished run", "", "", 0, None)]
+    assert examine(folder).faults == ()
+
+
 def test_a_corpus_as_downloaded(tmp_path, capsys):
     (tmp_path / "de.tsv").write_text("rot\tred\n" * 9, encoding="utf-8")
     assert run(["doctor", str(tmp_path)]) == 0

@@ -234,6 +234,23 @@ def test_sets_of_another_directory_are_kept_out(corpus, tmp_path):
     }
 
 
+@pytest.mark.parametrize("across", ["remove", "keep"])
+def test_sets_of_another_directory_are_not_drawn(across, corpus, tmp_path):
+    _, write = corpus
+    assert prepare(write(), tmp_path / "one", "--languages=de,fr") == 0
+    one = open_prepared(tmp_path / "one")
+    more = (f"--keep-out={tmp_path}/one", f"--english-elsewhere={across}")
+    assert prepare(write(), tmp_path / "two", *more) == 0
+    two = open_prepared(tmp_path / "two")
+    held = {code: {pair[1] for split in SPLITS[1:] for pair in one.pairs(code, split)}
+            for code in ("de", "fr")}  # fmt: skip
+    held["ru"] = held["de"] | held["fr"] if across == "remove" else set()
+    for code in COUNTS:
+        drawn = {pair[1] for split in SPLITS[1:] for pair in two.pairs(code, split)}
+        assert drawn
+        assert not drawn & held[code]
+
+
 def test_several_sources_go_into_one_directory(corpus, tmp_path):
     _, write = corpus
     (tmp_path / "more").mkdir()
@@ -247,6 +264,15 @@ def test_several_sources_go_into_one_directory(corpus, tmp_path):
     sources = [(source.kind, source.licence) for source in prepared.manifest.sources]
     assert sources == [("moses", "MIT"), ("tsv", "CC0")]
     assert ("eins zwei", "one two") in texts(prepared, "de", "train")
+
+
+def test_languages_that_lose_nearly_all_rows_are_named(corpus, tmp_path, capsys):
+    files, write = corpus
+    files["fr"][15:] = [(f"{english} {number}",) * 2 for number, (_, english)
+                        in enumerate(files["fr"][15:])]  # fmt: skip
+    none = ("--test-size=0", "--validation-size=0")
+    assert prepare(write(), tmp_path / "out", *none) == 0
+    assert "WARNING fr: 15 of 300 rows are kept (copy 285)" in capsys.readouterr().out.splitlines()
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(corpus, tmp_path, capsys):

@@ -65,6 +65,19 @@ def test_beam_gives_the_same_bytes(shards, corpus, tmp_path, monkeypatch):
     assert sum(sum(entry.removed.values()) for entry in languages.values()) > 30
 
 
+def test_beam_keeps_the_same_sentences_out(corpus, tmp_path):
+    assert prepare(corpus, tmp_path / "held", "--languages=de") == 0
+    keep_out = f"--keep-out={tmp_path}/held"
+    assert prepare(corpus, tmp_path / "here", keep_out) == 0
+    assert prepare(corpus, tmp_path / "beam", keep_out, "--runner=DirectRunner") == 0
+    assert without_command(tmp_path / "here") == without_command(tmp_path / "beam")
+    held, beam = open_prepared(tmp_path / "held"), open_prepared(tmp_path / "beam")
+    kept_out = {pair for split in ("validation", "test") for pair in held.pairs("de", split)}
+    drawn = {pair for split in ("validation", "test") for pair in beam.pairs("de", split)}
+    assert len(kept_out) == len(drawn) == 18
+    assert not kept_out & drawn
+
+
 def test_unknown_runner(corpus, tmp_path, capsys):
     assert prepare(corpus, tmp_path / "out", "--runner=NoSuchRunner") == 2
     assert capsys.readouterr().err.startswith("gshard-m4 prepare: --runner=NoSuchRunner: ")

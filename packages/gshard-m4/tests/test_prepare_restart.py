@@ -115,3 +115,30 @@ def test_languages_of_an_ended_run_leave_no_folders(prepare, tmp_path, monkeypat
         "manifest.json",
         "prepare_report.json",
     ]
+
+
+def test_a_language_of_which_no_row_is_kept_is_a_fault(prepare, tmp_path, capsys):
+    assert prepare("old", {"de.tsv": "Haus\thouse\n"}) == 0
+    capsys.readouterr()
+    new = {"de.tsv": "Baum\ttree\n", "ru.tsv": "Baum\ttree\nx\tx\nBaum\twell\n"}
+    assert prepare("new", new, "--restart") == 2
+    assert capsys.readouterr().err == (
+        "gshard-m4 prepare: ru: none of its 3 rows is kept (wrong script 2, copy 1). Mend the input"
+        " or the settings, or leave the language out with --languages\n"
+    )
+    assert open_prepared(tmp_path / "m4", verify=True).counts("train") == {"de": 1}
+
+
+@pytest.mark.parametrize(
+    ("flag", "fault"),
+    [
+        ("--max-ratio=nan", "--max-ratio: nan is no number from 1 on"),
+        ("--max-ratio=inf", "--max-ratio: inf is no number from 1 on"),
+        ("--max-ratio=0.5", "--max-ratio: 0.5 is no number from 1 on"),
+        ("--languages=", "--languages: no code is given; leave the flag out, or give de,fr"),
+    ],
+)
+def test_flags_that_cannot_be_used(flag, fault, prepare, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        prepare("in", {"de.tsv": "Haus\thouse\n"}, flag)
+    assert capsys.readouterr().err.splitlines()[-1] == f"gshard-m4 prepare: error: argument {fault}"

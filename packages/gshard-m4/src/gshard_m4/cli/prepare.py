@@ -1,6 +1,7 @@
 """`gshard-m4 prepare`."""
 
 import argparse
+import math
 import re
 from pathlib import Path
 
@@ -20,6 +21,7 @@ different length, text that is not UTF-8, swapped sides, unknown languages, mono
 
 Validation and test sets of the input stay whole and as they are. Where there are none, they are
 drawn from the training text. A run that was ended goes on where it was when it is given again.
+A language of which no row is left ends it; one that keeps less than a tenth is named at the end.
 
 Writes to OUTPUT:
   <language>/<split>-<shard>.tsv.gz   source, English, origin; in the order of a hash
@@ -115,7 +117,8 @@ def _add_splits(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--keep-out", action="append", type=Path, default=[], metavar="DIR",
-        help="prepared directory whose held-out sentences go from the training text too",
+        help="prepared directory whose held-out sentences go from the training text too, and are"
+        " not drawn",
     )  # fmt: skip
     group.add_argument(
         "--english-elsewhere",
@@ -190,7 +193,10 @@ def _overlap(output: Path, flag: str, path: Path) -> str | None:
 
 
 def _codes(text: str) -> tuple[str, ...]:
-    return tuple(code.strip() for code in text.split(",") if code.strip())
+    codes = tuple(code.strip() for code in text.split(",") if code.strip())
+    if not codes:
+        raise argparse.ArgumentTypeError("no code is given; leave the flag out, or give de,fr")
+    return codes
 
 
 def _positive(text: str) -> int:
@@ -206,6 +212,6 @@ def _count(text: str) -> int:
 
 
 def _ratio(text: str) -> float:
-    if float(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    if not 1 <= float(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
     return float(text)

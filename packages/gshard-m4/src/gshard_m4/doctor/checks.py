@@ -111,6 +111,11 @@ CHECKS: dict[str, Check] = {
     "file": Check("a file is missing or damaged", _DOWNLOAD),
     "manifest": Check("the manifest contradicts itself or the table of languages", _DOWNLOAD),
     "unlisted": Check("files that the manifest does not know", "remove them", fault=False),
+    "unfinished run": Check(
+        "preparing it anew has not ended; what is here is of the run before",
+        "give the same gshard-m4 prepare again, and it goes on",
+        fault=False,
+    ),
     "no training text": Check("a language has no training rows", "", fault=False),
     "no validation set": Check(
         "nothing to choose settings by", "give --validation-size to gshard-m4 prepare"

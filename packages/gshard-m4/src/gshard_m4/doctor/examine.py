@@ -14,6 +14,7 @@ from gshard_m4.input_error import InputError
 from gshard_m4.prepared import MANIFEST, Prepared
 from gshard_m4.preparing.cleaning import Cleaning
 from gshard_m4.preparing.processes import run_all
+from gshard_m4.preparing.state import WORK
 
 PREPARED, RAW = "prepared", "as downloaded"
 
@@ -80,7 +81,9 @@ def examine(
 
 def is_prepared(path: Path) -> bool:
     """Whether it is what `gshard-m4 prepare` wrote, to its end or not."""
-    return (path / MANIFEST).exists() or any(path.glob("*/*-?????-of-?????.tsv.gz"))
+    if any((path / name).exists() for name in (MANIFEST, WORK)):
+        return True
+    return any(path.glob("*/*-?????-of-?????.tsv.gz"))
 
 
 def _prepared(

@@ -19,6 +19,7 @@ from gshard_m4.prepared import (
     SplitEntry,
     parse_manifest,
 )
+from gshard_m4.preparing.state import WORK
 
 HELD_OUT = ("validation", "test")
 UNDETERMINED = "Zyyy"  # ISO 15924
@@ -35,12 +36,16 @@ def read_manifest(folder: Path) -> Manifest:
         text = (folder / MANIFEST).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(
-            [f"{folder}: has shards and no {MANIFEST}, so preparing it did not end; give the same"
-             " gshard-m4 prepare again, and it goes on"]
+            [f"{folder}: has {_what_is_there(folder)} and no {MANIFEST}, so preparing it did not"
+             " end; give the same gshard-m4 prepare again, and it goes on"]
         ) from None  # fmt: skip
     except (OSError, UnicodeDecodeError) as error:
         raise InputError([f"{folder / MANIFEST}: cannot be read ({error})"]) from None
     return parse_manifest(text, folder / MANIFEST)
+
+
+def _what_is_there(folder: Path) -> str:
+    return f"an unfinished run ({WORK})" if (folder / WORK).exists() else "shards"
 
 
 def check_files(
@@ -103,9 +108,11 @@ def _unlisted(folder: Path, manifest: Manifest) -> Iterator[Finding]:
     found = collections.defaultdict(list)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        ours = name in listed or name in _OURS or name.startswith("vocabulary/")
+        ours = name in listed or name in _OURS or name.startswith((f"{WORK}/", "vocabulary/"))
         if path.is_file() and not ours:
             found[name.split("/")[0]].append(name)
+    if (folder / WORK).exists():
+        yield Finding(check="unfinished run", detail=f"{folder / WORK}")
     for names in found.values():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         yield Finding(check="unlisted", detail=f"{names[0]}{more}")

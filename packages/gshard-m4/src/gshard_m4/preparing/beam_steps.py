@@ -125,7 +125,10 @@ class Steps:
         split = drawing.drawn_split(keyed.english_key)
         if split not in lack[code] or not drawing.may_be_drawn(keyed, self.settings):
             return
-        if keyed.source_key not in given[code] and keyed.english_key not in given[code]:
+        if keyed.source_key in given[code] or keyed.english_key in given[code]:
+            return
+        across = self.settings.across_languages
+        if not self.kept_out.has(code, keyed, across_languages=across):
             yield (code, split), row
 
     def _drawn(

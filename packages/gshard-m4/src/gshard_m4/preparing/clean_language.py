@@ -13,6 +13,7 @@ from gshard_m4.preparing import drawing
 from gshard_m4.preparing.clean_rows import Counts, cleaned_rows, held_out_first, lacking
 from gshard_m4.preparing.drawing import Keyed
 from gshard_m4.preparing.held_out import HeldRows
+from gshard_m4.preparing.keep_out import KeptOut
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.spool import Spool
 from gshard_m4.sources.parts import Part
@@ -24,7 +25,7 @@ _ENGLISH = "english.npy"
 
 @dataclasses.dataclass(frozen=True)
 class CleanTask:
-    """One language to clean: its parts, where to, and what identifies the input."""
+    """One language to clean: its parts, where to, what identifies the input, what is kept out."""
 
     code: str
     parts: tuple[Part, ...]
@@ -32,6 +33,7 @@ class CleanTask:
     settings: Settings
     inputs: str
     shards: int
+    kept_out: KeptOut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +117,7 @@ class _Candidates:
     """Pairs to draw from, for the held-out sets that a language's parts lack."""
 
     def __init__(self, task: CleanTask):
-        self._settings = task.settings
+        self._settings, self._code, self._kept_out = task.settings, task.code, task.kept_out
         most = drawing.most(task.settings)
         self._lowest = {split: drawing.Lowest(most[split]) for split in lacking(task.parts)}
         self._given: set[int] = set()
@@ -128,7 +130,10 @@ class _Candidates:
         lowest = self._lowest.get(drawing.drawn_split(row.english_key))
         if lowest is None or not drawing.may_be_drawn(row, self._settings):
             return
-        if row.source_key not in self._given and row.english_key not in self._given:
+        if row.source_key in self._given or row.english_key in self._given:
+            return
+        across = self._settings.across_languages
+        if not self._kept_out.has(self._code, row, across_languages=across):
             lowest.add(row)
 
     def chosen(self, cleaned: int) -> HeldRows:

@@ -113,6 +113,8 @@ def _name_of(output: Path) -> str:
 def _finish(done: Prepared, found: Plan, work: Work) -> None:
     """Puts shards, report and manifest in place, removes the unfinished state, prints the table."""
     if not done.was_there:
+        if faults := report.faults(done.manifest):
+            raise InputError(faults)
         text = report.to_json(done.manifest, done.cleaned, found.left_out)
         work.publish(done.manifest, {report.REPORT: text})
     work.end()

@@ -9,7 +9,7 @@ import numpy as np
 
 from gshard_m4.input_error import InputError
 from gshard_m4.prepared import open_prepared
-from gshard_m4.preparing.drawing import DRAWN_SPLITS
+from gshard_m4.preparing.drawing import DRAWN_SPLITS, Keyed
 from gshard_m4.preparing.keys import keys_as_cleaned
 
 
@@ -32,6 +32,22 @@ class KeptOut:
     def of(self, code: str) -> tuple[frozenset[int], frozenset[int]]:
         """Source and English keys of one language."""
         return self.sources.get(code, frozenset()), self.by_language.get(code, frozenset())
+
+    def only(self, code: str) -> "KeptOut":
+        """The same as far as one language needs it."""
+        sources, english = self.of(code)
+        return dataclasses.replace(self, sources={code: sources}, by_language={code: english})
+
+    def has(self, code: str, row: Keyed, *, across_languages: bool) -> bool:
+        """Whether a training pair of a language is left out, and so is not drawn either."""
+        sources, english = self.of(code)
+        if row.source_key in sources or row.english_key in english:
+            return True
+        if not across_languages or not len(self.english):
+            return False
+        key = np.uint64(row.english_key)
+        place = int(np.searchsorted(self.english, key))
+        return place < len(self.english) and self.english[place] == key
 
 
 def kept_out(folders: Sequence[Path]) -> KeptOut:

@@ -82,14 +82,20 @@ def prepare(
     if earlier is not None:
         return Prepared(earlier, {}, was_there=True)
     work.begin(all_settings)
-    cleaned = _clean_all(plan, surveyed, settings, work, processes, quiet)
+    cleaned = _clean_all(plan, surveyed, settings, kept_out, work, processes, quiet)
     entries = _finish_all(plan, cleaned, settings, kept_out, work, processes, quiet)
     manifest = manifest_of(plan, surveyed, entries, all_settings, command=command, name=name)
     return Prepared(manifest, cleaned)
 
 
 def _clean_all(
-    plan: Plan, surveyed: Surveyed, settings: Settings, work: Work, processes: int, quiet: bool
+    plan: Plan,
+    surveyed: Surveyed,
+    settings: Settings,
+    kept_out: KeptOut,
+    work: Work,
+    processes: int,
+    quiet: bool,
 ) -> dict[str, Cleaned]:
     """The first pass over every language that has not been through it, or has not been finished."""
     found: dict[str, Cleaned] = {}
@@ -99,7 +105,7 @@ def _clean_all(
         if earlier is not None and earlier.inputs == surveyed.inputs[code]:
             found[code] = earlier
             continue
-        tasks.append(_clean_task(code, parts, surveyed, settings, work))
+        tasks.append(_clean_task(code, parts, surveyed, settings, work, kept_out))
     tasks.sort(key=lambda task: -surveyed.rows[task.code])
     rows = sum(surveyed.rows[task.code] for task in tasks)
     for task in tasks:
@@ -112,11 +118,16 @@ def _clean_all(
 
 
 def _clean_task(
-    code: str, parts: Sequence[Part], surveyed: Surveyed, settings: Settings, work: Work
+    code: str,
+    parts: Sequence[Part],
+    surveyed: Surveyed,
+    settings: Settings,
+    work: Work,
+    kept_out: KeptOut,
 ) -> CleanTask:
     return CleanTask(
         code, tuple(parts), work.cleaned(code), settings, surveyed.inputs[code],
-        shards_of(parts, surveyed, settings),
+        shards_of(parts, surveyed, settings), kept_out.only(code),
     )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from gshard_m4.preparing.clean_language import Cleaned
 from gshard_m4.preparing.cleaning import REASONS
 
 REPORT = "prepare_report.json"
+_FEW_ROWS = 100
+_LEAST_KEPT = 0.1
 _SPLITS = ("train", "validation", "test")
 _SHORT = {
     "control characters": "control",
@@ -95,15 +97,42 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def faults(manifest: Manifest) -> list[str]:
+    """Languages of which no row is left: input or settings are wrong, whatever others are like."""
+    return [
+        f"{code}: {_why_nothing(entry)}. Mend the input or the settings, or leave the language out"
+        " with --languages"
+        for code, entry in manifest.languages.items()
+        if not entry.kept
+    ]
+
+
+def _why_nothing(entry: LanguageEntry) -> str:
+    if not entry.read:
+        return "its files have no row"
+    return f"none of its {entry.read:,} rows is kept ({_reasons(entry)})"
+
+
+def _reasons(entry: LanguageEntry) -> str:
+    """Why rows were removed, the most frequent reason first."""
+    ranked = sorted(entry.removed.items(), key=lambda item: -item[1])
+    return ", ".join(f"{reason} {count:,}" for reason, count in ranked)
+
+
 def warnings(manifest: Manifest) -> list[str]:
-    """A line for each split that languages lack, with the languages."""
+    """Languages that lost nearly all rows; a line for each split that languages lack."""
+    lost = [
+        f"WARNING {code}: {entry.kept:,} of {entry.read:,} rows are kept ({_reasons(entry)})"
+        for code, entry in manifest.languages.items()
+        if entry.read >= _FEW_ROWS and entry.kept < _LEAST_KEPT * entry.read
+    ]
     without: dict[str, list[str]] = {split: [] for split in _SPLITS}
     for code, entry in manifest.languages.items():
         for split in _SPLITS:
             if split not in entry.splits or not entry.splits[split].rows:
                 without[split].append(code)
     total = len(manifest.languages)
-    return [
+    return lost + [
         f"no {split} text: {'all languages' if len(codes) == total else ', '.join(codes)}"
         for split, codes in without.items()
         if codes
