@@ -127,6 +127,19 @@ def test_other_ids_of_one_side_are_not_ignored(tmp_path):
     ]
 
 
+def test_own_references_are_not_ignored(tmp_path):
+    h, r = tmp_path / "h.jsonl", tmp_path / "r.txt"
+    rows = [{"text": text, "reference": text} for text in ("One", "Two", "Three")]
+    h.write_text("\n".join(map(json.dumps, rows)))
+    r.write_text("One\nTwo\nThree \n")
+    assert len(read(h, r, language="de")[0].tasks[0].rows) == 3
+    r.write_text("One\n2\n3\n")
+    assert faults_of(h, r, language="de") == [
+        f"de: {h} line 2: its own reference is not that of {r}; leave out --references, or the "
+        "field; also on line 3"
+    ]
+
+
 def test_run_and_its_translations_need_no_more(write_split):
     folder = write_split("test", {"m4_x_de_en": [("a", "b", "c")]})
     for path in (folder, folder.parent, folder.parent.parent):

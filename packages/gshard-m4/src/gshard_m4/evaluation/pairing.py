@@ -158,6 +158,16 @@ def _empty(references: Text) -> Iterator[str]:
         yield f"{references.path}{folded(fault, empty)}"
 
 
+def _other_references(said: Text, wanted: Text, order: Sequence[int]) -> list[int]:
+    """The lines of hypotheses whose own references are not those that they are scored with."""
+    pairs = [(said.records[at], record) for at, record in zip(order, wanted.records, strict=True)]
+    return sorted(
+        own.line for own, record in pairs
+        if own.fields.get("reference", record.fields["reference"]).strip()
+        != record.fields["reference"].strip()
+    )  # fmt: skip
+
+
 def _rows(
     code: str, said: Text, wanted: Text, came_from: Text | None, faults: list[str]
 ) -> Iterator[Translation]:
@@ -165,6 +175,10 @@ def _rows(
     order = joined(code, "hypotheses", said, wanted, faults)
     origin = joined(code, "sources", came_from, wanted, faults) if came_from else None
     if order is None or faults:
+        return
+    if other := _other_references(said, wanted, order):
+        fault = f"its own reference is not that of {wanted.path}; leave out --references, or"
+        faults.append(f"{code}: {said.path}{folded(f'{fault} the field', other)}")
         return
     for number, record in enumerate(wanted.records):
         own, source = said.records[order[number]].fields, record.fields.get("source")

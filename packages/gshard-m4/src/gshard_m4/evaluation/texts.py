@@ -26,8 +26,9 @@ def split_of(
       find: finds the language of a code.
 
     Raises:
-      InputError: one language under two codes, lists of different lengths, languages without references, references without
-        text, or anything but strings, such as sacrebleu's list of reference streams.
+      InputError: one language under two codes, lists of different lengths, languages without
+        references, references without text, or anything but strings, such as sacrebleu's list of
+        reference streams.
     """
     faults: list[str] = []
     tasks = []
