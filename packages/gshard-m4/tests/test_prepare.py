@@ -182,6 +182,22 @@ def test_sets_of_the_source_stay_whole_and_in_order(tmp_path):
     assert texts(open_prepared(tmp_path / "clean"), "de", "test") == [("Ja.", "Yes !")] * 2
 
 
+def test_what_held_out_sets_are_made_of_is_told(tmp_path, capsys):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    rows = ["rot\tred\tone", "blau\tblue\tone", "Rot!\tred\ttwo", "gelb\tred\ttwo"]
+    (corpus / "de.test.tsv").write_text("".join(f"{row}\n" for row in rows))
+    (corpus / "de.train.tsv").write_text("grün\tgreen\n")
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert open_prepared(tmp_path / "out").counts("test") == {"de": 4}
+    lines = capsys.readouterr().out.splitlines()
+    assert "de test: one 2, two 2; 1 row repeated, kept as published" in lines
+    report = json.loads((tmp_path / "out" / "prepare_report.json").read_text())
+    assert report["languages"]["de"]["held"] == {
+        "test": {"origins": {"one": 2, "two": 2}, "repeated": 1, "repeated_english": 2}
+    }
+
+
 def test_held_out_sentences_with_entities_are_found_in_training_text(tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()

@@ -107,6 +107,7 @@ def _cleaned(notes: Path, code: str, surveyed: Surveyed, shards: dict[str, int])
         drawn=held["drawn"],
         cleaned=sum(part["cleaned"] for part in parts),
         shards=shards[code],
+        held=held["given"],
     )
 
 

@@ -22,7 +22,7 @@ from gshard_m4.preparing import drawing
 from gshard_m4.preparing.clean_rows import Counts, cleaned_rows, held_out_first, lacking
 from gshard_m4.preparing.drawing import Keyed, Lowest
 from gshard_m4.preparing.finish_language import write_held, write_shard
-from gshard_m4.preparing.held_out import NOWHERE, HeldOut, HeldRows, filtered, union
+from gshard_m4.preparing.held_out import NOWHERE, HeldOut, HeldRows, filtered, set_counts, union
 from gshard_m4.preparing.keep_out import KeptOut
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.spool import partition
@@ -147,7 +147,8 @@ class Steps:
         splits = write_held(self.output, code, given, drawn)
         entries = {split: dataclasses.asdict(entry.shards[0]) for split, entry in splits.items()}
         counts = {split: len(rows) for split, rows in sorted(drawn.items())}
-        self.note(code, "held", {"splits": entries, "drawn": counts})
+        of = {split: set_counts(rows) for split, rows in sorted(given.items())}
+        self.note(code, "held", {"splits": entries, "drawn": counts, "given": of})
 
     def _write_shard(
         self,

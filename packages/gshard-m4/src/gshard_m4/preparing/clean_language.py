@@ -6,13 +6,14 @@ import pickle
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gshard_m4.preparing import drawing
 from gshard_m4.preparing.clean_rows import Counts, cleaned_rows, held_out_first, lacking
 from gshard_m4.preparing.drawing import Keyed
-from gshard_m4.preparing.held_out import HeldRows
+from gshard_m4.preparing.held_out import HeldRows, set_counts
 from gshard_m4.preparing.keep_out import KeptOut
 from gshard_m4.preparing.settings import Settings
 from gshard_m4.preparing.spool import Spool
@@ -38,7 +39,10 @@ class CleanTask:
 
 @dataclasses.dataclass(frozen=True)
 class Cleaned:
-    """What the first pass found: its counts, and the number of shards of the training text."""
+    """What the first pass found: its counts, and the number of shards of the training text.
+
+    `held` is of the held-out sets that the input has: split -> `held_out.set_counts`.
+    """
 
     code: str
     inputs: str
@@ -48,6 +52,7 @@ class Cleaned:
     drawn: dict[str, int]
     cleaned: int
     shards: int
+    held: dict[str, dict[str, Any]]
 
 
 def clean_language(task: CleanTask) -> Cleaned:
@@ -92,6 +97,7 @@ def cleaned_of(
         {split: len(rows) for split, rows in sorted(drawn.items()) if rows},
         counts.cleaned,
         shards,
+        {split: set_counts(rows) for split, rows in sorted(given.items()) if rows},
     )
 
 

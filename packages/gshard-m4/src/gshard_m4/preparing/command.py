@@ -119,7 +119,8 @@ def _finish(done: Prepared, found: Plan, work: Work) -> None:
         work.publish(done.manifest, {report.REPORT: text})
     work.end()
     print("\n".join(report.table(done.manifest)))
-    for line in [*_left_out(found), *found.joined, *report.warnings(done.manifest)]:
+    notes = [*report.sets(done.cleaned), *report.warnings(done.manifest)]
+    for line in [*_left_out(found), *found.joined, *notes]:
         print(line)
     state = "is there already, of the same input and settings" if done.was_there else "is prepared"
     print(f"{work.output} {state}")

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,20 @@ NOWHERE = np.empty(0, np.uint64)
 """No English at all."""
 HeldRows = dict[str, list[Keyed]]
 """Held-out rows by split."""
+
+
+def set_counts(rows: Sequence[Keyed]) -> dict[str, Any]:
+    """What a held-out set of the input is made of, which stays as published.
+
+    Returns:
+        `origins`: origin -> rows; `repeated`: rows whose pair stands there earlier, but for case,
+        spaces and punctuation; `repeated_english`: rows whose English does.
+    """
+    return {
+        "origins": dict(sorted(Counter(row.origin for row in rows).items())),
+        "repeated": len(rows) - len({row.pair for row in rows}),
+        "repeated_english": len(rows) - len({row.english_key for row in rows}),
+    }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,8 @@ from gshard_m4.preparing.clean_language import Cleaned
 from gshard_m4.preparing.cleaning import REASONS
 
 REPORT = "prepare_report.json"
+_MORE = ("repaired", "drawn", "held")  # of `Cleaned`
+_MOST_SETS = 8
 _FEW_ROWS = 100
 _LEAST_KEPT = 0.1
 _SPLITS = ("train", "validation", "test")
@@ -45,7 +47,7 @@ def to_json(manifest: Manifest, cleaned: Mapping[str, Cleaned], left_out: Sequen
 
 def _language(entry: LanguageEntry, cleaned: Cleaned | None) -> dict[str, Any]:
     rows = {split: entry.splits[split].rows if split in entry.splits else 0 for split in _SPLITS}
-    more = {"repaired": cleaned.repaired, "drawn": cleaned.drawn} if cleaned else {}
+    more = {name: getattr(cleaned, name) for name in _MORE} if cleaned else {}
     return {
         "name": entry.name,
         "script": entry.script,
@@ -137,6 +139,25 @@ def warnings(manifest: Manifest) -> list[str]:
         for split, codes in without.items()
         if codes
     ]
+
+
+def sets(cleaned: Mapping[str, Cleaned]) -> list[str]:
+    """A line for each held-out set of the input that is made of several, or repeats itself."""
+    told = [
+        f"{code} {split}: {_made_of(counts)}"
+        for code, one in cleaned.items()
+        for split, counts in one.held.items()
+        if len(counts["origins"]) > 1 or counts["repeated"]
+    ]
+    more = len(told) - _MOST_SETS
+    return told[:_MOST_SETS] + ([f"{more} more such sets, in {REPORT}"] if more > 0 else [])
+
+
+def _made_of(counts: Mapping[str, Any]) -> str:
+    origins = ", ".join(f"{origin or 'unnamed'} {n:,}" for origin, n in counts["origins"].items())
+    again = counts["repeated"]
+    rows = f"row{'s' * (again != 1)}"
+    return f"{origins}; {again:,} {rows} repeated, kept as published" if again else origins
 
 
 def plan_table(rows: Mapping[str, int], parts: Mapping[str, Sequence[Any]]) -> list[str]:
