@@ -5,6 +5,8 @@ import pytest
 from gshard_m4 import languages, sources
 from gshard_m4.input_error import InputError
 from gshard_m4.preparing.plan import Source, plan
+from gshard_m4.preparing.settings import Settings
+from gshard_m4.preparing.surveying import survey
 
 PAIR = "Der Hund schläft.\tThe dog is sleeping.\n"
 
@@ -121,3 +123,46 @@ def test_rows_of_another_width_are_a_fault(text, found, tmp_path):
         f"de.tsv line 2: {found} columns between tabs, the first line has {width}; take tabs out"
         rf" of texts, or keep the rows that fit: awk -F'\t' 'NF == {width}'"
     )
+
+
+SAID = "this is the house that was built by them and it has not been there for all of the time"
+FRENCH = "la maison et le jardin de notre petite ville ne sont pas grands mais ceux qui vivent ici"
+GERMAN = "das Haus und der Garten unserer kleinen Stadt sind nicht groß, aber alle sagen es sei gut"
+
+
+def survey_faults(root, rows, **options):
+    """What the survey says to German rows of a TSV file."""
+    write(root, {"de.tsv": "".join(f"{a} {i}\t{b} {i}\n" for i, (a, b) in enumerate(rows))})
+    try:
+        survey(plan([Source(root)], **options), Settings(), processes=1, quiet=True)
+    except InputError as error:
+        return [fault.replace(f"{root}/", "") for fault in error.faults]
+    return []
+
+
+def test_an_english_side_in_another_language_is_a_fault(tmp_path):
+    assert survey_faults(tmp_path, [(GERMAN, SAID)] * 50) == []
+    assert survey_faults(tmp_path, [(GERMAN, FRENCH)] * 50) == [
+        "de: the English side of de.tsv is in French; name the columns source and target in a first"
+        " line, or, if the sides are swapped, give --swapped=de"
+    ]
+
+
+def test_sides_that_change_further_down_are_found(tmp_path):
+    rows = [(GERMAN, SAID)] * 800 + [(SAID, GERMAN)] * 400 + [(GERMAN, SAID)] * 100
+    (fault,) = survey_faults(tmp_path, rows)
+    assert fault.startswith("de: rows 801 to 1200: 80% of the words of the de side of de.tsv are")
+    assert fault.endswith("; other rows are the right way round: mend the files")
+
+
+def test_sides_that_were_turned_round_wrongly_say_so(tmp_path):
+    (fault,) = survey_faults(tmp_path, [(GERMAN, SAID)] * 50, swapped=["de"])
+    assert fault.endswith(
+        "; it was turned round by --swapped; give the names of the swapped files alone"
+    )
+
+
+def test_the_survey_finds_faults_in_any_row(tmp_path):
+    rows = [(GERMAN, SAID)] * 2000 + [(GERMAN, "a\tb")]
+    (fault,) = survey_faults(tmp_path, rows)
+    assert fault.startswith("de.tsv line 2001: 3 columns between tabs, the first line has 2;")

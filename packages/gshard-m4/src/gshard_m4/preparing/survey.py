@@ -5,27 +5,15 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from gshard_m4 import scripts
 from gshard_m4.input_error import InputError
+from gshard_m4.preparing.survey_direction import Verdict, direction
 from gshard_m4.sources.files import DAMAGED, File, damaged, not_utf8, open_binary
 from gshard_m4.sources.parts import Part
 from gshard_m4.sources.readers import parquet_rows, rows, texts
 
 _CHUNK = 1 << 20
-_SAMPLE = 400  # first rows of a part, for its direction
-_ENOUGH_WORDS = 60
-# Among the most frequent words of English, and rare in other languages that use its letters.
-_ENGLISH_WORDS = frozenset(
-    [
-        "about", "all", "and", "are", "be", "been", "by", "can", "for", "from", "has", "have", "if",
-        "is", "it", "not", "of", "that", "the", "their", "there", "they", "this", "was", "what",
-        "when", "which", "will", "with", "would", "you", "your",
-    ]
-)  # fmt: skip
-_WORD = re.compile(r"[A-Za-z]+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,19 +54,25 @@ def part_rows(part: Part, found: Mapping[File, FileSurvey]) -> int:
     return found[part.files[0]].lines
 
 
-def part_faults(part: Part, found: Mapping[File, FileSurvey]) -> list[str]:
-    """What is wrong with a part: sides of different length or the wrong way round, bad columns."""
+def part_faults(part: Part, found: Mapping[File, FileSurvey], *, alone: bool = True) -> list[str]:
+    """What is wrong with a part: sides of different length or the wrong way round, bad rows.
+
+    Args:
+        part: all of its rows are read.
+        found: of its files.
+        alone: whether the language has no other part.
+    """
     if any(found[file].faults for file in part.files):
         return []
     try:
         if len(part.files) == 2 and (fault := _misaligned(part, found)):
             return [fault]
         with contextlib.closing(rows(part)) as opened:
-            sample = list(itertools.islice(opened, _SAMPLE))
+            where = " and ".join(str(file) for file in part.files)
+            verdict = direction(opened, part_rows(part, found), part.language, where)
     except InputError as error:
         return list(error.faults)
-    fault = _wrong_way_round(part, [row[0] for row in sample], [row[1] for row in sample])
-    return [fault] if fault else []
+    return _wrong_way_round(part, verdict, alone)
 
 
 def _misaligned(part: Part, found: Mapping[File, FileSurvey]) -> str | None:
@@ -105,24 +99,21 @@ def _first_empty_side(part: Part, count: int) -> int | None:
     return None
 
 
-def _wrong_way_round(part: Part, sources: Sequence[str], english: Sequence[str]) -> str | None:
-    """The fault of sides that are swapped, by the English side's script and frequent words."""
-    where = " and ".join(str(file) for file in part.files)
-    remedy = f"if the sides are swapped, give --swapped={part.language}"
-    script = scripts.main_script(" ".join(english))
-    if script is not None and script != "Latn":
-        return f"{part.language}: the English side of {where} is written in {script}; {remedy}"
-    in_source, in_english = _english_share(sources), _english_share(english)
-    if in_source is None or in_english is None or in_source < 0.12 or in_source < 2 * in_english:
-        return None
-    return (
-        f"{part.language}: {in_source:.0%} of the words of the {part.language} side of {where} are"
-        f" frequent English ones, {in_english:.0%} of those of the English side; {remedy}"
-    )
-
-
-def _english_share(texts_: Sequence[str]) -> float | None:
-    words = [word.casefold() for text in texts_ for word in _WORD.findall(text)]
-    if len(words) < _ENOUGH_WORDS:
-        return None
-    return sum(word in _ENGLISH_WORDS for word in words) / len(words)
+def _wrong_way_round(part: Part, verdict: Verdict, alone: bool) -> list[str]:
+    """The fault of sides that are swapped or not in English, with what to do."""
+    if not verdict.wrong:
+        return []
+    name = part.language if alone else part.name
+    if part.swapped:
+        remedy = "it was turned round by --swapped; give the names of the swapped files alone"
+    else:
+        remedy = f"if the sides are swapped, give --swapped={name}"
+    first = verdict.wrong[0]
+    if part.reader == "tsv" and first.is_foreign:
+        remedy = f"name the columns source and target in a first line, or, {remedy}"
+    if verdict.everywhere:
+        return [f"{part.language}: {first.what}; {remedy}"]
+    return [
+        f"{part.language}: rows {first.first} to {first.last}: {first.what}; other rows are the"
+        " right way round: mend the files"
+    ]

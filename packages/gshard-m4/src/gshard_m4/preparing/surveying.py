@@ -28,6 +28,17 @@ class Surveyed:
     inputs: Mapping[str, str]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Checked:
+    part: Part
+    files: Mapping[File, FileSurvey]
+    alone: bool
+
+
+def _check(one: _Checked) -> list[str]:
+    return part_faults(one.part, one.files, alone=one.alone)
+
+
 def survey(plan: Plan, settings: Settings, *, processes: int, quiet: bool = False) -> Surveyed:
     """Reads every file of a plan once.
 
@@ -40,9 +51,15 @@ def survey(plan: Plan, settings: Settings, *, processes: int, quiet: bool = Fals
     )
     by_file = dict(zip(files, found, strict=True))
     faults = [fault for file in sorted(files) for fault in by_file[file].faults]
-    for parts in plan.languages.values():
-        for part in parts:
-            faults.extend(part_faults(part, by_file))
+    tasks = [
+        _Checked(part, {file: by_file[file] for file in part.files}, len(parts) == 1)
+        for parts in plan.languages.values()
+        for part in parts
+    ]
+    checked = run_all(
+        _check, tasks, processes=processes, title="checking", rows=0, unit="texts", quiet=quiet
+    )
+    faults.extend(fault for several in checked for fault in several)
     if faults:
         raise InputError(faults)
     rows = {
