@@ -1,6 +1,6 @@
 import random
 
-from gshard_m4.evaluation.alignment import explain, first_shifted_line
+from gshard_m4.evaluation.alignment import explain, first_shifted_line, shifted
 
 NAMES = ("hypotheses", "references")
 
@@ -27,7 +27,7 @@ def test_what_does_not_show_is_not_claimed():
     assert first_shifted_line(lines(59, seed=1), lines(60, seed=2)) == 0
     references = lines(60)
     assert first_shifted_line(references[:59], references) == 0
-    assert explain(references[:59], references, NAMES) == ""
+    assert explain(lines(59, seed=1), references, NAMES) == ""
 
 
 def test_lines_that_were_split_at_other_separators():
@@ -46,3 +46,38 @@ def test_shift_in_words():
     references = lines(40)
     said = references[:9] + references[10:]
     assert explain(said, references, NAMES) == "from line 10 on they are no longer about the same"
+
+
+def test_side_that_is_cut_off():
+    references = lines(40)
+    said = [line.replace("w1", "q") for line in references[:31]]
+    assert explain(said, references, NAMES) == (
+        "they are about the same up to line 31, the last of hypotheses; line 32 of references is "
+        "the first without one"
+    )
+
+
+def test_sides_of_the_same_length_that_lag_behind():
+    references = lines(120)
+    lost = [*references[:30], *references[31:], "the end"]
+    assert (
+        shifted(lost, references)
+        == "says from line 31 on what the references say 1 line further down"
+    )
+    more = [*references[:50], "a", "b", *references[50:-2]]
+    assert (
+        shifted(more, references)
+        == "says from line 51 on what the references say 2 lines further up"
+    )
+    repaired = [*references[:30], *references[31:91], "the end", *references[91:]]
+    assert shifted(repaired, references) == (
+        "says on lines 41 to 90 what the references say 1 line further down"
+    )
+
+
+def test_sides_of_the_same_length_that_do_not():
+    references = lines(120)
+    assert shifted(references, references) == ""
+    assert shifted(lines(120, seed=1), references) == ""
+    assert shifted(["the"] * 120, references) == ""
+    assert shifted([*references[1:19], ""], references[:19]) == ""

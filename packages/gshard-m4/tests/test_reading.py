@@ -208,8 +208,9 @@ def test_counts_that_differ_name_language_counts_and_place(hyps, refs):
     assert faults_of(hyps, refs) == [
         f"de: hypotheses {hyps}/de.txt has 19 lines, references {refs}/de.txt has 20: from line 7 "
         "on they are no longer about the same",
-        f"fr: hypotheses {hyps}/fr.txt has 3 lines, references {refs}/fr.txt has 20; one line for "
-        "each phrase is needed",
+        f"fr: hypotheses {hyps}/fr.txt has 3 lines, references {refs}/fr.txt has 20: they are "
+        "about the same up to line 3, the last of hypotheses; line 4 of references is the first "
+        "without one",
     ]
 
 
@@ -250,6 +251,7 @@ def test_a_file_that_cannot_be_read_is_one_fault(hyps, refs):
         (ENGLISH, ENGLISH, "h/de.txt has the references, line for line"),
         (GERMAN, ENGLISH, "h/de.txt has the sources, line for line"),
         ([""] * 20, ENGLISH, "h/de.txt has no text in any line"),
+        ([*SAID[:16], *[" "] * 4], ENGLISH, "h/de.txt has no text in 4 of 20 lines"),
         (SAID, GERMAN, "r/de.txt has the sources; references must be the English side"),
         (SAID, ["1"] * 20, "r/de.txt has no letters; references must be English"),
         (

@@ -5,6 +5,12 @@ from itertools import accumulate
 
 _CLEARLY = 2.0  # how many times more words must be shared behind the shift than without it
 _LINES = 3  # lines behind the shift that say something, at the least
+# A mean share of words that lines about different things seldom reach.
+_SAME = 0.15
+# Where sides of the same length are looked at: so many lines, at the end of each part of them.
+_PARTS = 4
+_WINDOW = (20, 50)
+_SHIFTS = (1, -1, 2, -2, 3, -3)
 
 
 def explain(shorter: Sequence[str], longer: Sequence[str], names: tuple[str, str]) -> str:
@@ -27,7 +33,46 @@ def explain(shorter: Sequence[str], longer: Sequence[str], names: tuple[str, str
     if len(blank) == surplus:
         return f"line {blank[0]} of {names[1]} is blank"
     line = first_shifted_line(shorter, longer)
-    return f"from line {line} on they are no longer about the same" if line else ""
+    if line:
+        return f"from line {line} on they are no longer about the same"
+    end = range(max(0, len(shorter) - _WINDOW[0]), len(shorter))
+    if len(end) >= _LINES and _mean(shorter, longer, end, 0) >= _SAME:
+        return (f"they are about the same up to line {end.stop}, the last of {names[0]}; line "
+                f"{end.stop + 1} of {names[1]} is the first without one")  # fmt: skip
+    return ""
+
+
+def shifted(said: Sequence[str], wanted: Sequence[str]) -> str:
+    """Where one of two sides of the same length lags behind, in words; '' where it does not show.
+
+    Only a part of the lines is looked at, and only where they share hardly a word.
+    """
+    count = len(said)
+    for part in range(_PARTS, 0, -1):
+        end = count * part // _PARTS
+        lines = range(max(0, end - _WINDOW[1]), end)
+        if len(lines) < _WINDOW[0] or _mean(said, wanted, lines, 0) >= _SAME:
+            continue
+        shares = {shift: _mean(said, wanted, lines, shift) for shift in _SHIFTS}
+        shift = max(shares, key=lambda one: shares[one])
+        if shares[shift] >= max(_SAME, _CLEARLY * _mean(said, wanted, lines, 0)):
+            return _shift_in_words(said, wanted, lines, shift)
+    return ""
+
+
+def _shift_in_words(said: Sequence[str], wanted: Sequence[str], lines: range, shift: int) -> str:
+    far = abs(shift)
+    more = f"{far} line{'s' if far > 1 else ''} {'further down' if shift > 0 else 'further up'}"
+    sides = (said[:-far], wanted) if shift > 0 else (wanted[:-far], said)
+    first = first_shifted_line(*sides) if lines.stop == len(said) else 0
+    place = f"from line {first} on" if first else f"on lines {lines.start + 1} to {lines.stop}"
+    return f"says {place} what the references say {more}"
+
+
+def _mean(said: Sequence[str], wanted: Sequence[str], lines: range, shift: int) -> float:
+    """The mean share of words that lines have in common with those as far on as `shift`."""
+    there = [i for i in lines if 0 <= i + shift < len(wanted)]
+    return sum(_shared(said[i], wanted[i + shift]) for i in there) / len(lines)
 
 
 def first_shifted_line(shorter: Sequence[str], longer: Sequence[str]) -> int:

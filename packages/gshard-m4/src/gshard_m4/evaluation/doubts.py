@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from gshard_m4 import languages, scripts
+from gshard_m4.evaluation.alignment import shifted
 from gshard_m4.evaluation.translations import Translation
 
 # Fewer lines may well be all alike.
 _ENOUGH = 20
+# More blank lines than a system leaves out now and then.
+_BLANK = 0.2
 _LINES_TO_IDENTIFY = 200
 
 
@@ -18,8 +21,15 @@ def about_hypotheses(rows: Sequence[Translation]) -> Iterator[str]:
         yield "has the references, line for line"
     if all(row.prediction == row.source for row in rows):
         yield "has the sources, line for line"
-    if not any(row.prediction.strip() for row in rows):
+    blank = sum(not row.prediction.strip() for row in rows)
+    if blank == len(rows):
         yield "has no text in any line"
+    elif blank >= _BLANK * len(rows):
+        yield f"has no text in {blank:,} of {len(rows):,} lines"
+    else:
+        place = shifted([row.prediction for row in rows], [row.reference for row in rows])
+        if place:
+            yield place
 
 
 def about_references(
