@@ -298,12 +298,12 @@ def test_layouts_that_do_not_decide(tmp_path):
     with pytest.raises(InputError) as error:
         sources.detect(tmp_path / "none")
     lines = str(error.value).split("\n")
-    assert lines[0] == f"{tmp_path}/none fits no layout; it has notes.doc. Known layouts:"
-    assert lines[1].startswith("  opus-100           OPUS-100 (Zhang et al. 2020)")
-    assert lines[-1] == (
-        f"{tmp_path}/none/opus.tar.gz is an archive; unpack it: tar xf"
-        f" {tmp_path}/none/opus.tar.gz -C {tmp_path}/none"
+    assert lines[0] == (
+        f"{tmp_path}/none/opus.tar.gz is an archive; unpack it into a folder of its own, mkdir opus"
+        f" && tar xf {tmp_path}/none/opus.tar.gz -C opus, and give --input=opus"
     )
+    assert lines[1] == f"{tmp_path}/none fits no layout; it has notes.doc. Known layouts:"
+    assert lines[2].startswith("  opus-100           OPUS-100 (Zhang et al. 2020)")
 
 
 def test_every_unknown_code_is_named_at_once(tmp_path):
@@ -358,7 +358,7 @@ def test_damaged_and_wrongly_encoded_files(tmp_path):
     (tmp_path / "a.de.gz").write_bytes(gzip.compress(b"eins\nzwei\n" * 999)[:40])
     (tmp_path / "a.de").unlink()
     write(tmp_path, {"a.en": ["one"] * 1998})
-    with pytest.raises(ValueError, match=r"a.de.gz: after line \d+ the data are damaged"):
+    with pytest.raises(ValueError, match=r"a.de.gz: after line \d+ the file breaks off"):
         read(tmp_path, "moses")
 
 

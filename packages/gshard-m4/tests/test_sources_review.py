@@ -1,5 +1,9 @@
 """What files say that is not what they seem: pairs, headers, columns, folders, archives."""
 
+import gzip
+import re
+import zipfile
+
 import pytest
 
 from gshard_m4 import languages, sources
@@ -166,3 +170,111 @@ def test_the_survey_finds_faults_in_any_row(tmp_path):
     rows = [(GERMAN, SAID)] * 2000 + [(GERMAN, "a\tb")]
     (fault,) = survey_faults(tmp_path, rows)
     assert fault.startswith("de.tsv line 2001: 3 columns between tabs, the first line has 2;")
+
+
+def sides(stem, *codes):
+    return {f"{stem}.{code}": "x\n" for code in codes}
+
+
+def test_what_lies_beside_text_is_no_side(tmp_path):
+    beside = dict.fromkeys(
+        ("Books.de-en.ids", "Books.de-en.xml", "README", "LICENSE.md", "a.log"), "x\n"
+    )
+    write(tmp_path, {**sides("Books.de-en", "de", "en", "sh"), **beside})
+    found, left_out = parts_of(tmp_path, "moses")
+    assert found == [("de", "train"), ("sh", "train")]
+    assert left_out == [f"files that are no text of moses: {', '.join(sorted(beside))}"]
+
+
+def test_what_macos_adds_to_archives_is_passed_over(tmp_path):
+    with zipfile.ZipFile(tmp_path / "corpus.zip", "w") as archive:
+        for name in ("a.de", "a.en", "__MACOSX/._a.de", "sub/._a.en"):
+            archive.writestr(name, b"\x00\x05\x16\xff" if "._" in name else b"x\n")
+    assert sources.detect(tmp_path) == "moses"
+    assert parts_of(tmp_path) == ([("de", "train")], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("eval-corpus/de.tsv", "train"), ("my.test.sets/de.tsv", "train"),
+        ("eval/de.tsv", "test"), ("tst2013/de.tsv", "test"), ("news/de.dev.tsv", "validation"),
+    ],
+)  # fmt: skip
+def test_a_folder_decides_the_split_by_its_whole_name(name, split, tmp_path):
+    write(tmp_path, {name: PAIR})
+    assert parts_of(tmp_path) == ([("de", split)], [])
+
+
+def test_links_to_folders_are_followed_but_not_in_circles(tmp_path):
+    write(tmp_path, {"elsewhere/fr.tsv": PAIR, "in/de.tsv": PAIR, "in/.git/ru.tsv": PAIR})
+    (tmp_path / "in" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "in" / "again").symlink_to(tmp_path / "in")
+    assert parts_of(tmp_path / "in") == ([("de", "train"), ("fr", "train")], [])
+
+
+def test_a_tar_archive_alone_gives_one_line(tmp_path):
+    write(tmp_path, {"m4.tar.xz": b"x"})
+    for kind in (sources.detect, lambda root: plan([Source(root)])):
+        with pytest.raises(InputError) as error:
+            kind(tmp_path)
+        assert error.value.faults == (
+            f"{tmp_path}/m4.tar.xz is an archive; unpack it into a folder of its own, mkdir m4 &&"
+            f" tar xf {tmp_path}/m4.tar.xz -C m4, and give --input=m4",
+        )
+
+
+def test_a_file_that_breaks_off_says_where(tmp_path):
+    text = "".join(f"Satz {i * 7919 % 1000003}\tsentence {i * 31 % 997}\n" for i in range(9000))
+    write(tmp_path, {"de.tsv.gz": gzip.compress(text.encode())[:-4000], "fr.tsv.gz": b"\x1f\x8b"})
+    with pytest.raises(InputError) as error:
+        survey(plan([Source(tmp_path)]), Settings(), processes=1, quiet=True)
+    first, second = error.value.faults
+    lines = re.fullmatch(r".*/de\.tsv\.gz: after line (\d+) the file breaks off; download it again",
+                         first)  # fmt: skip
+    assert lines is not None
+    assert 5000 < int(lines[1]) < 9000
+    assert (
+        second == f"{tmp_path}/fr.tsv.gz: in the first line the file breaks off; download it again"
+    )
+
+
+def test_a_damaged_parquet_file_is_a_fault(tmp_path):
+    pytest.importorskip("pyarrow")
+    write(tmp_path, {"de.parquet": b"PAR1garbage", "fr.parquet": b""})
+    with pytest.raises(InputError) as error:
+        survey(plan([Source(tmp_path)]), Settings(), processes=1, quiet=True)
+    assert [fault.split(" (")[0] for fault in error.value.faults] == [
+        f"{tmp_path}/{code}.parquet: no parquet that can be read" for code in ("de", "fr")
+    ]
+
+
+def test_news_sets_of_wmt_are_found_once_each(tmp_path):
+    segment = "<seg id='1'>x</seg>\n"
+    sgm = ("2012-src.de", "2012-src.en", "2012-ref.de", "2012-ref.en", "2014-deen-src.de",
+           "2014-deen-ref.en", "2014-ende-src.en", "2014-ende-ref.de", "2015-ende-src.en",
+           "2015-ende-ref.de")  # fmt: skip
+    write(
+        tmp_path,
+        {
+            **sides("training/europarl-v7.de-en", "de", "en"),
+            **sides("dev/newstest2013", "de", "en"),
+            **{f"dev/newstest{name}.sgm": segment for name in sgm},
+        },
+    )
+    assert sources.detect(tmp_path) == "wmt"
+    scan = sources.scan(tmp_path, sources.BY_KIND["wmt"], sources.resolver())
+    assert scan.faults == []
+    assert sorted((part.split, part.files[0].name.split("/")[-1]) for part in scan.parts) == [
+        ("test", "newstest2015-ende-ref.de.sgm"),
+        ("train", "europarl-v7.de-en.de"),
+        ("validation", "newstest2012-ref.de.sgm"),
+        ("validation", "newstest2013.de"),
+        ("validation", "newstest2014-deen-src.de.sgm"),
+    ]
+    assert [line.removeprefix("dev/newstest") for line in scan.left_out] == [
+        "2012-src.en.sgm: the English side is dev/newstest2012-ref.en.sgm",
+        "2012-src.de.sgm: a further text of de (dev/newstest2012-ref.de.sgm)",
+        "2014-ende-ref.de.sgm: a further text of de (dev/newstest2014-deen-src.de.sgm)",
+        "2014-ende-src.en.sgm: a further text of de (dev/newstest2014-deen-src.de.sgm)",
+    ]

@@ -30,12 +30,15 @@ def survey_file(file: File) -> FileSurvey:
     if file.name.endswith(".parquet"):
         with file.path.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        return FileSurvey(digest, parquet_rows(file))
+        try:
+            return FileSurvey(digest, parquet_rows(file))
+        except InputError as error:
+            return FileSurvey("", 0, error.faults)
     digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
     count, last = 0, b"\n"
     try:
         with open_binary(file) as opened:
-            while chunk := opened.read(_CHUNK):
+            while chunk := opened.read1(_CHUNK):  # all that there is before data break off
                 decoder.decode(chunk)
                 digest.update(chunk)
                 count += chunk.count(b"\n")

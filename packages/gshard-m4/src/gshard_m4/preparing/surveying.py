@@ -61,7 +61,7 @@ def survey(plan: Plan, settings: Settings, *, processes: int, quiet: bool = Fals
     )
     faults.extend(fault for several in checked for fault in several)
     if faults:
-        raise InputError(faults)
+        raise InputError(list(dict.fromkeys(faults)))
     rows = {
         code: sum(part_rows(part, by_file) for part in parts)
         for code, parts in plan.languages.items()

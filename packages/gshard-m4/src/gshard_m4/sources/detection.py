@@ -26,9 +26,11 @@ def detect(root: Path) -> str:
     if chosen:
         counts = ", ".join(f"{layout.kind} ({count} files)" for layout, count in chosen)
         raise InputError([f"{root} fits several layouts: {counts}; choose one with --source"])
+    if packed and not files:
+        raise InputError(packed)
     there = ", ".join(file.name for file in files[:4]) or "no file"
     raise InputError(
-        [f"{root} fits no layout; it has {there}. Known layouts:", *kinds_table(), *packed]
+        [*packed, f"{root} fits no layout; it has {there}. Known layouts:", *kinds_table()]
     )
 
 

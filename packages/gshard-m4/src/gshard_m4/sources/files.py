@@ -16,7 +16,7 @@ from typing import Any
 from gshard_m4.input_error import InputError
 
 COMPRESSED = re.compile(r"\.(gz|xz|bz2|zst)$")
-_ARCHIVE = re.compile(r"\.(tar|tar\.(gz|xz|bz2|zst)|tgz|tbz2?|txz|7z|rar)$")
+_ARCHIVE = re.compile(r"\.(tar|tar\.(?:gz|xz|bz2|zst)|tgz|tbz2?|txz|7z|rar)$")
 _CHUNK = 1 << 20
 
 
@@ -38,18 +38,19 @@ class File:
 def files_below(root: Path) -> tuple[list[File], list[str]]:
     """Every file below a folder (or the one file that `root` is) by name, and archives in the way.
 
-    Zip archives are looked into. Tar archives cannot be read member by member without unpacking
-    all that comes before; each gives one line that says how to unpack it.
+    Zip archives are looked into, and links to folders are followed. Tar archives cannot be read
+    member by member without unpacking all that comes before; each gives one line that says how to
+    unpack it. Hidden files, and what macOS adds to archives, are passed over.
     """
-    paths = [root] if root.is_file() else sorted(p for p in root.rglob("*") if p.is_file())
+    paths = [root] if root.is_file() else sorted(_paths(root, ()))
     top = root.parent if root.is_file() else root
     found, packed = [], []
     for path in paths:
         name = path.relative_to(top).as_posix()
-        if any(part.startswith(".") for part in name.split("/")):
+        if _is_hidden(name):
             continue
-        if _ARCHIVE.search(name):
-            packed.append(f"{path} is an archive; unpack it: tar xf {path} -C {path.parent}")
+        if archive := _ARCHIVE.search(name):
+            packed.append(_how_to_unpack(path, archive.group(1)))
         elif name.endswith(".zip"):
             found.extend(_members(path, name))
         else:
@@ -57,11 +58,42 @@ def files_below(root: Path) -> tuple[list[File], list[str]]:
     return sorted(found), packed
 
 
+def _paths(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    """The files below a folder; a link back to a folder that it is in ends there."""
+    real = folder.resolve()
+    if real in above:
+        return
+    try:
+        inside = list(folder.iterdir())
+    except OSError as error:
+        raise InputError([f"cannot read {folder}: {error}"]) from None
+    for path in inside:
+        if path.is_dir() and not _is_hidden(path.name):
+            yield from _paths(path, (*above, real))
+        elif path.is_file():
+            yield path
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+
+
+def _how_to_unpack(path: Path, kind: str) -> str:
+    folder = path.name[: -len(kind) - 1] or "unpacked"
+    command = {"7z": f"7z x {path} -o{folder}", "rar": f"unrar x {path} {folder}/"}.get(
+        kind, f"tar xf {path} -C {folder}"
+    )
+    return (
+        f"{path} is an archive; unpack it into a folder of its own, mkdir {folder} && {command},"
+        f" and give --input={folder}"
+    )
+
+
 def _members(path: Path, name: str) -> Iterator[File]:
     try:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
-                if not info.is_dir():
+                if not info.is_dir() and not _is_hidden(info.filename):
                     inside = COMPRESSED.sub("", info.filename)
                     yield File(f"{name.removesuffix('.zip')}/{inside}", path, info.filename)
     except (zipfile.BadZipFile, OSError) as error:
@@ -133,8 +165,12 @@ DAMAGED = (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def damaged(file: File, number: int, error: BaseException) -> str:
-    """The fault of compressed data that break off or are wrong."""
-    return f"{file}: after line {number} the data are damaged ({error}); download the file again"
+    """The fault of compressed data that break off or are wrong, after a number of lines."""
+    where = f"after line {number}" if number else "in the first line"
+    what = (
+        "the file breaks off" if isinstance(error, EOFError) else f"the data are damaged ({error})"
+    )
+    return f"{file}: {where} {what}; download it again"
 
 
 def not_utf8(file: File, number: int, error: UnicodeDecodeError) -> str:

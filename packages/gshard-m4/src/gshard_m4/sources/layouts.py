@@ -36,6 +36,9 @@ _WMT_NAME = (
     r"(?:commoncrawl|CommonCrawl|europarl|news-commentary|paracrawl|ParaCrawl|undoc|wikititles"
     r"|WikiMatrix|wikimatrix)[\w.-]*?"
 )
+# What lies beside text (OPUS, WMT): identifiers, scores, notes.
+_NO_SIDES = "ids|idx|xml|md|txt|log|py|csv|tsv|tmx|sgm|zip|pdf|doc|bib|cfg|ini|yml"
+_NO_TEXT = r"(?:readme|licen[cs]e|copying|changelog)(?:[._-].*)?"
 _UNKNOWN = "unknown"
 
 
@@ -170,6 +173,14 @@ LAYOUTS = (
                  rf"(?P<role>src|ref)\.(?P<side>{_CODE})\.sgm", "sgm"),
             Form(rf"(?P<split>news(?:test|dev)\d{{4}})-(?P<a>[a-z]{{2}})(?P<b>en)-"
                  rf"(?P<role>src|ref)\.(?P<side>{_CODE})", "lines"),
+            Form(rf"(?P<split>news(?:test|dev)\d{{4}})-(?P<a>en)(?P<b>[a-z]{{2}})-"
+                 rf"(?P<role>src|ref)\.(?P<side>{_CODE})\.sgm", "sgm"),
+            Form(rf"(?P<split>news(?:test|dev)\d{{4}})-(?P<a>en)(?P<b>[a-z]{{2}})-"
+                 rf"(?P<role>src|ref)\.(?P<side>{_CODE})", "lines"),
+            Form(rf"(?P<split>news(?:test|dev)\d{{4}})-(?P<role>src|ref)\.(?P<side>{_CODE})\.sgm",
+                 "sgm", one_per_language=True),
+            Form(rf"(?P<split>news(?:test|dev)\d{{4}})\.(?P<side>{_CODE})", "lines",
+                 detects=False),
             Form(rf"{_WMT_NAME}\.{_PAIR}\.tsv", "tsv", (0, 1)),
             Form(rf"{_WMT_NAME}\.{_PAIR}\.(?P<side>{_CODE})", "lines"),
         ),
@@ -188,7 +199,8 @@ LAYOUTS = (
         "moses",
         "two files, line by line: NAME.xx and NAME.en (also NAME.xx-en.xx, xx.txt)",
         (
-            Form(rf"[^/]+?[._-](?P<side>{_ANY_CODE})(?:\.txt)?", "lines"),
+            Form(rf"(?!(?i:{_NO_TEXT})$)[^/]+?[._-](?!(?:{_NO_SIDES})$)(?P<side>{_ANY_CODE})"
+                 r"(?:\.txt)?", "lines"),
             Form(rf"(?P<side>{_ANY_CODE})\.txt", "lines"),
         ),
         general=True,

@@ -131,10 +131,21 @@ def _objects(content: Iterator[str], file: File) -> Iterator[dict[str, Any]]:
 def _parquet_objects(file: File) -> Generator[dict[str, Any]]:
     if file.member:
         raise InputError([f"{file}: parquet inside an archive; unpack it first"])
-    parquet = _parquet()
-    with parquet.ParquetFile(file.path) as opened:
+    with _open_parquet(file) as opened:
         for batch in opened.iter_batches(_PARQUET_BATCH):
             yield from batch.to_pylist()
+
+
+@contextlib.contextmanager
+def _open_parquet(file: File) -> Iterator[Any]:
+    parquet = _parquet()
+    arrow_error = importlib.import_module("pyarrow").ArrowException
+    try:
+        with parquet.ParquetFile(file.path) as opened:
+            yield opened
+    except (arrow_error, OSError) as error:
+        reason = str(error).split("\n")[0]
+        raise InputError([f"{file}: no parquet that can be read ({reason})"]) from None
 
 
 def _parquet():
@@ -146,8 +157,13 @@ def _parquet():
 
 
 def parquet_rows(file: File) -> int:
-    """The number of rows of a parquet file."""
-    return _parquet().ParquetFile(file.path).metadata.num_rows
+    """The number of rows of a parquet file.
+
+    Raises:
+        InputError: the file is damaged, or pyarrow is not installed.
+    """
+    with _open_parquet(file) as opened:
+        return opened.metadata.num_rows
 
 
 def _jsonl(content: Iterator[str], part: Part) -> Iterator[Row]:

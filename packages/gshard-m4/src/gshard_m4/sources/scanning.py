@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gshard_m4.input_error import InputError
-from gshard_m4.languages import Language, is_english
+from gshard_m4.languages import ENGLISH, Language, is_english
 from gshard_m4.sources.codes import WITHOUT_ENGLISH
 from gshard_m4.sources.files import File, files_below, lines
 from gshard_m4.sources.layouts import SPLITS, Form, Layout
@@ -34,7 +34,7 @@ def scan(root: Path, layout: Layout, resolve: Resolve) -> Scan:
     files, packed = files_below(root)
     matched = matches(files, layout)
     if not matched:
-        raise InputError([nothing_found(root, layout, files), *packed])
+        raise InputError([*packed, nothing_found(root, layout, files)])
     if layout.monolingual:
         raise InputError([f"{root}: {layout.monolingual}"])
     found = Scan(left_out=list(packed))
@@ -51,6 +51,7 @@ def scan(root: Path, layout: Layout, resolve: Resolve) -> Scan:
     _note_others(found, layout, files)
     found.faults.sort()
     found.parts.sort(key=lambda part: (part.language, part.split, part.name))
+    _one_text_of_a_news_set(found)
     _newest_news_is_the_test(found)
     return found
 
@@ -93,11 +94,12 @@ def _part(layout: Layout, form: Form, language: Language, split: str, files, col
 
 
 def _split(match: re.Match[str], form: Form) -> str:
-    """The split a match names, else a word of the path that is one, else the form's."""
+    """The split a match names, else a word of the file's name or its folder, else the form's."""
     named = match.groupdict().get("split")
     if named:
         return SPLITS.get(named, named)
-    words = re.split(r"[./_-]", "/".join(match.string.split("/")[-2:]))
+    *folders, name = match.string.split("/")
+    words = [*folders[-1:], *re.split(r"[._-]", name)]
     stems = [re.sub(r"\d+$", "", word) for word in reversed(words)]  # tst2013, newstest2014
     return next((SPLITS[stem] for stem in stems if stem in SPLITS), form.split)
 
@@ -248,6 +250,17 @@ def _add_matrix(found: Scan, layout: Layout, form: Form, members, resolve: Resol
                 found.parts.append(
                     _part(layout, form, language, _split(match, form), [file], columns, spelling)
                 )
+
+
+def _one_text_of_a_news_set(found: Scan) -> None:
+    """WMT: a language's news set of a year once; rather the one from the language into English."""
+    kept: dict[tuple[str, str], Part] = {}
+    for part in sorted(found.parts, key=lambda part: f"{part.split}-{ENGLISH}" in part.name):
+        first = kept.setdefault((part.language, part.split), part)
+        if first is not part and part.split.startswith("news"):
+            found.parts.remove(part)
+            for file in part.files:
+                found.leave_out(file, f"a further text of {part.language} ({first.name})")
 
 
 def _newest_news_is_the_test(found: Scan) -> None:
