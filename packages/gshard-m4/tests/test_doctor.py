@@ -249,6 +249,11 @@ def test_languages_choose_what_is_looked_at(tmp_path, capsys):
     folder = make(tmp_path / "m4", languages)
     assert run(["doctor", str(folder)]) == 1
     assert run(["doctor", str(folder), "--languages=deu_Latn"]) == 0
+    with pytest.raises(SystemExit, match="2"):
+        run(["doctor", str(folder), "--languages="])
+    assert capsys.readouterr().err.endswith(
+        "argument --languages: no code is given; leave the flag out, or give de,fr\n"
+    )
     assert run(["doctor", str(folder), "--languages=xx"]) == 2
     assert capsys.readouterr().err == (
         f"gshard-m4 doctor: --languages: 'xx' is not in {folder}; did you mean de, ru?\n"
@@ -329,6 +334,33 @@ def test_a_corpus_as_downloaded(tmp_path, capsys):
         "      tsv: columns source and English: xx.tsv, xx.train.tsv, NAME.xx-en.tsv, xx/*.tsv;"
         " 1 files",
     ]
+
+
+def test_what_cleaning_would_remove_of_a_corpus_as_downloaded(tmp_path, monkeypatch, capsys):
+    from gshard_m4.doctor import raw_rows
+
+    (tmp_path / "de.tsv").write_text("".join(f"rot {n}\tred {n}\n" for n in range(30)))
+    rows = ["rot\tred\n", "red\tred\n", "дом\tred\n", "red\tred\n"]
+    (tmp_path / "fr.tsv").write_text("".join(rows) * 5, encoding="utf-8")
+    (tmp_path / "ru.tsv").write_text("Haus\thouse\n" * 20)
+    monkeypatch.setattr(raw_rows, "_SAMPLE", 20)
+    examined = examine(tmp_path)
+    (ru,) = examined.faults
+    assert (ru.check, ru.language, ru.rows, ru.of) == ("would be removed", "ru", 20, 20)
+    (fr,) = [one for one in examined.findings if one.language == "fr"]
+    assert fr.detail == (
+        f"about 75.0% of {tmp_path}/fr.tsv (copy 50.0%, wrong script 25.0%), by 20 rows"
+    )
+    assert run(["doctor", str(tmp_path), "--processes=2", "--quiet"]) == 1
+    assert f"      fr: {fr.detail}\n" in capsys.readouterr().out
+
+
+def test_empty_files_of_a_corpus_as_downloaded(tmp_path):
+    (tmp_path / "de.tsv").write_text("rot\tred\n")
+    (tmp_path / "fr.tsv").write_text("")
+    (empty,) = examine(tmp_path).faults
+    assert (empty.check, empty.language) == ("damaged input", "fr")
+    assert empty.detail == f"{tmp_path}/fr.tsv is empty"
 
 
 def test_all_that_is_wrong_with_a_corpus_as_downloaded(tmp_path, capsys):

@@ -66,6 +66,12 @@ def test_swapped_sides_in_the_same_script_are_found_by_frequent_words(prepare, t
     assert run(["prepare", *flags]) == 0
 
 
+def test_empty_files(prepare):
+    assert prepare({"de.train.tsv": "Haus\thouse\n", "de.test.tsv": ""}) == [
+        "in/de.test.tsv is empty; download it again, or take it out"
+    ]
+
+
 def test_unknown_codes_are_named_with_near_ones(prepare):
     faults = prepare({"germn.tsv": "a\tb\n", "xqq.tsv": "a\tb\n", "de.tsv": "a\tb\n"})
     assert faults == [

@@ -13,7 +13,8 @@ without a test or validation set or with little text, validation and test senten
 cleaning would remove or mend; vocabularies that do not fit a language's text.
 
 In a corpus as downloaded: which layout it is, sides of different length, sides that are swapped,
-text that is not UTF-8, unknown codes, and files that would be left out.
+text that is not UTF-8, unknown codes, files that are empty or would be left out, and how much of
+the training text cleaning would remove.
 
 A fault changes what is trained on or what scores mean. A note is good to know: rows of published
 validation and test sets that cleaning would remove from training text, for example.
@@ -68,7 +69,10 @@ def command(options: argparse.Namespace, command_line: str) -> int:
 
 
 def _codes(text: str) -> tuple[str, ...]:
-    return tuple(code.strip() for code in text.split(",") if code.strip())
+    codes = tuple(code.strip() for code in text.split(",") if code.strip())
+    if not codes:
+        raise argparse.ArgumentTypeError("no code is given; leave the flag out, or give de,fr")
+    return codes
 
 
 def _positive(text: str) -> int:

@@ -152,5 +152,10 @@ CHECKS: dict[str, Check] = {
         "rename the file, or let gshard-m4 prepare --skip-unknown leave it out",
     ),
     "left out": Check("gshard-m4 prepare would not read it", "", fault=False),
+    "would be removed": Check(
+        "training rows that gshard-m4 prepare would remove, duplicates apart; a fault above 90%",
+        "look at some of them: is it the language, are the columns the right ones?",
+        fault_above=0.9,
+    ),
     "damaged input": Check("sides, encoding, columns or direction are wrong", _RAW),
 }  # fmt: skip

@@ -1,12 +1,14 @@
 """A directory as downloaded: its layout, and what `gshard-m4 prepare` would refuse or leave out."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from gshard_m4.doctor.checks import Finding
+from gshard_m4.doctor.raw_rows import PartTask, check_part
 from gshard_m4.input_error import InputError
 from gshard_m4.preparing.processes import run_all
-from gshard_m4.preparing.survey import FileSurvey, part_faults, survey_file
+from gshard_m4.preparing.survey import FileSurvey, survey_file
 from gshard_m4.sources import BY_KIND, File, Part, Scan, detect, resolver, scan
 
 
@@ -31,7 +33,6 @@ def check_raw(
         quiet=quiet,
     )  # fmt: skip
     surveyed = dict(zip(files, surveys, strict=True))
-    languages = len({part.language for part in found.parts})
     rows = sum(surveyed[part.files[0]].lines for part in found.parts)
     detail = f"{layout.kind}: {layout.what}; {len(files):,} files"
     findings = [
@@ -39,7 +40,16 @@ def check_raw(
         *_scan_findings(found),
         *_file_findings(surveyed, found.parts),
     ]
-    return findings, languages, rows
+    texts = Counter(part.language for part in found.parts)
+    tasks = [
+        PartTask(part, {file: surveyed[file] for file in part.files}, texts[part.language] == 1)
+        for part in found.parts
+    ]
+    for several in run_all(
+        check_part, tasks, processes=processes, title="rows", rows=0, unit="texts", quiet=quiet
+    ):
+        findings += several
+    return findings, len(texts), rows
 
 
 def _scan_findings(found: Scan) -> Iterator[Finding]:
@@ -53,13 +63,6 @@ def _scan_findings(found: Scan) -> Iterator[Finding]:
 def _file_findings(surveyed: dict[File, FileSurvey], parts: list[Part]) -> Iterator[Finding]:
     languages = {file: part.language for part in parts for file in part.files}
     for file, one in surveyed.items():
-        for fault in one.faults:
+        empty = [] if one.faults or one.lines else [f"{file} is empty"]
+        for fault in (*one.faults, *empty):
             yield Finding(check="damaged input", language=languages[file], detail=fault)
-    for part in parts:
-        for fault in part_faults(part, surveyed):
-            yield Finding(
-                check="damaged input",
-                language=part.language,
-                split=part.split,
-                detail=fault.removeprefix(f"{part.language}: "),
-            )

@@ -44,6 +44,8 @@ def _run(options: argparse.Namespace, command_line: str) -> int:
         swapped=options.swapped,
     )
     surveyed = survey(found, settings, processes=processes, quiet=options.quiet)
+    if empty := [str(file) for file in found.files if not surveyed.files[file].lines]:
+        raise InputError([f"{file} is empty; download it again, or take it out" for file in empty])
     if options.dry_run:
         print("\n".join(report.plan_table(surveyed.rows, found.languages)))
         print(
