@@ -215,9 +215,9 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path):
 
 def test_a_tar_archive_alone_gives_one_line(tmp_path):
     write(tmp_path, {"m4.tar.xz": b"x"})
-    for kind in (sources.detect, lambda root: plan([Source(root)])):
+    for root in (tmp_path, tmp_path / "m4.tar.xz"):
         with pytest.raises(InputError) as error:
-            kind(tmp_path)
+            plan([Source(root)])
         assert error.value.faults == (
             f"{tmp_path}/m4.tar.xz is an archive; unpack it into a folder of its own, mkdir m4 &&"
             f" tar xf {tmp_path}/m4.tar.xz -C m4, and give --input=m4",
@@ -278,3 +278,21 @@ def test_news_sets_of_wmt_are_found_once_each(tmp_path):
         "2014-ende-ref.de.sgm: a further text of de (dev/newstest2014-deen-src.de.sgm)",
         "2014-ende-src.en.sgm: a further text of de (dev/newstest2014-deen-src.de.sgm)",
     ]
+
+
+def test_an_encrypted_archive_and_links_to_nothing_are_faults(tmp_path):
+    path = tmp_path / "de.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("de.tsv", PAIR)
+    data = bytearray(path.read_bytes())
+    data[6] |= 1  # the flag of an encrypted member, in its header and in the directory
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError) as error:
+        survey(plan([Source(tmp_path)]), Settings(), processes=1, quiet=True)
+    (fault,) = error.value.faults
+    assert fault.startswith(f"cannot read {path}:de.tsv: File 'de.tsv' is encrypted")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError) as error:
+        plan([Source(tmp_path)])
+    assert error.value.faults == (f"{tmp_path}/gone is a link to nothing; mend it, or take it out",)

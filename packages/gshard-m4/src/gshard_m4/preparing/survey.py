@@ -47,6 +47,8 @@ def survey_file(file: File) -> FileSurvey:
     except UnicodeDecodeError as error:
         line = count + error.object[: error.start].count(b"\n") + 1
         return FileSurvey("", count, (not_utf8(file, line, error),))
+    except InputError as error:
+        return FileSurvey("", count, error.faults)
     except DAMAGED as error:
         return FileSurvey("", count, (damaged(file, count, error),))
     return FileSurvey(digest.hexdigest(), count + (last != b"\n"))

@@ -72,6 +72,8 @@ def _paths(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
             yield from _paths(path, (*above, real))
         elif path.is_file():
             yield path
+        elif path.is_symlink() and not _is_hidden(path.name):
+            raise InputError([f"{path} is a link to nothing; mend it, or take it out"])
 
 
 def _is_hidden(name: str) -> bool:
@@ -115,7 +117,7 @@ def open_binary(file: File) -> Iterator[io.BufferedIOBase]:
             else:
                 raw = stack.enter_context(file.path.open("rb"))
             opened = _decompressed(raw, file.member or file.path.name)
-        except (OSError, zipfile.BadZipFile) as error:
+        except (OSError, zipfile.BadZipFile, RuntimeError) as error:  # RuntimeError: encrypted
             raise InputError([f"cannot read {file}: {error}"]) from None
         yield stack.enter_context(contextlib.closing(opened))
 
