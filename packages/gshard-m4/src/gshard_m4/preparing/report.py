@@ -11,7 +11,7 @@ from gshard_m4.preparing.cleaning import REASONS
 
 REPORT = "prepare_report.json"
 _MORE = ("repaired", "drawn", "held")  # of `Cleaned`
-_MOST_SETS = 8
+_MOST_SETS, _MOST_ORIGINS = 5, 4
 _FEW_ROWS = 100
 _LEAST_KEPT = 0.1
 _SPLITS = ("train", "validation", "test")
@@ -112,7 +112,10 @@ def faults(manifest: Manifest) -> list[str]:
 def _why_nothing(entry: LanguageEntry) -> str:
     if not entry.read:
         return "its files have no row"
-    return f"none of its {entry.read:,} rows is kept ({_reasons(entry)})"
+    why = _reasons(entry)
+    other = {"Hans": "zh_Hant", "Hant": "zh"}.get(entry.script, "")
+    hint = f"; the other Chinese script is {other}" if other and "wrong script" in why else ""
+    return f"none of its {entry.read:,} rows is kept ({why}{hint})"
 
 
 def _reasons(entry: LanguageEntry) -> str:
@@ -143,18 +146,23 @@ def warnings(manifest: Manifest) -> list[str]:
 
 def sets(cleaned: Mapping[str, Cleaned]) -> list[str]:
     """A line for each held-out set of the input that is made of several, or repeats itself."""
-    told = [
-        f"{code} {split}: {_made_of(counts)}"
+    found = [
+        (code, split, counts)
         for code, one in cleaned.items()
         for split, counts in one.held.items()
         if len(counts["origins"]) > 1 or counts["repeated"]
     ]
-    more = len(told) - _MOST_SETS
-    return told[:_MOST_SETS] + ([f"{more} more such sets, in {REPORT}"] if more > 0 else [])
+    found.sort(key=lambda one: -one[2]["repeated"])
+    told = [f"{code} {split}: {_made_of(counts)}" for code, split, counts in found[:_MOST_SETS]]
+    more = len(found) - len(told)
+    return told + ([f"{more} more sets of several origins, in {REPORT}"] if more else [])
 
 
 def _made_of(counts: Mapping[str, Any]) -> str:
-    origins = ", ".join(f"{origin or 'unnamed'} {n:,}" for origin, n in counts["origins"].items())
+    ranked = sorted(counts["origins"].items(), key=lambda item: -item[1])
+    named = [f"{origin or 'unnamed'} {rows:,}" for origin, rows in ranked[:_MOST_ORIGINS]]
+    more = len(ranked) - len(named)
+    origins = ", ".join([*named, *([f"{more} more origins"] if more else [])])
     again = counts["repeated"]
     rows = f"row{'s' * (again != 1)}"
     return f"{origins}; {again:,} {rows} repeated, kept as published" if again else origins
