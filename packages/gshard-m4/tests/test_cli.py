@@ -41,7 +41,7 @@ def test_scoring_twice_gives_the_same_files(write_split, tmp_path):
 def test_faults_leave_the_earlier_report_as_it_was(write_split, tmp_path, capsys):
     folder = write_split("test", {"m4_de_en": ROWS, "m4_xx_en": ROWS}, checkpoint_step="last")
     (tmp_path / "report").mkdir()
-    (tmp_path / "report" / "scores.json").write_text("earlier")
+    (tmp_path / "report" / "scores.json").write_text('{"written": []}')
     assert evaluate(folder, tmp_path / "report") == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -51,7 +51,7 @@ def test_faults_leave_the_earlier_report_as_it_was(write_split, tmp_path, capsys
     assert "'checkpoint_step' must be a whole number, not str" in lines[0]
     assert "unknown language 'xx'" in lines[1]
     assert [path.name for path in (tmp_path / "report").iterdir()] == ["scores.json"]
-    assert (tmp_path / "report" / "scores.json").read_text() == "earlier"
+    assert (tmp_path / "report" / "scores.json").read_text() == '{"written": []}'
 
 
 def test_output_that_is_a_file_is_named_beside_the_other_faults(tmp_path, capsys):

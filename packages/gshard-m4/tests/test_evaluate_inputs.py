@@ -163,6 +163,58 @@ def test_a_table_has_nothing_to_test_against(files, capsys):
     )
 
 
+def faults_of(capsys, *arguments):
+    assert run(["evaluate", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return [line.removeprefix("gshard-m4 evaluate: ") for line in captured.err.splitlines()]
+
+
+def test_where_a_report_cannot_go_is_said_before_scoring(files, capsys):
+    given = [f"--hypotheses={files}/hyps", f"--references={files}/none"]
+    missing = f"--references={files}/none does not exist"
+    (files / "other").mkdir()
+    (files / "other" / "report.html").write_text("mine")
+    assert faults_of(capsys, *given, f"--output={files}/other") == [
+        f"--output={files}/other has report.html of another program or run, which is not "
+        "overwritten; give another folder, or remove that",
+        missing,
+    ]
+    (files / "compared").mkdir()
+    for name in ("test-bleu-raw.png", "test-mine.png", "translations-test.jsonl.gz"):
+        (files / "compared" / name).write_text("mine")
+    more = [f"--references={files}/en.txt", f"--output={files}/compared"]
+    assert faults_of(capsys, given[0], *more) == [
+        f"--output={files}/compared has test-bleu-raw.png, translations-test.jsonl.gz of another "
+        "program or run, which is not overwritten; give another folder, or remove that"
+    ]
+    assert faults_of(capsys, *given, f"--output={files}/hyps/../hyps") == [
+        f"--output={files}/hyps/../hyps is the folder of --hypotheses; give another",
+        missing,
+    ]
+    assert faults_of(capsys, *given, f"--output={files}/en.txt/report") == [
+        f"cannot write to --output={files}/en.txt/report: {files}/en.txt is a file",
+        missing,
+    ]
+
+
+def test_a_wrong_language_is_one_fault(files, capsys):
+    given = [f"--hypotheses={files}/hyps/de.txt", f"--references={files}/en.txt"]
+    assert faults_of(capsys, *given, "--language=germn", f"--output={files}/report") == [
+        "unknown language 'germn', not one of M4's 102; did you mean de (German)?"
+    ]
+
+
+def test_a_run_without_a_manifest_was_interrupted(write_split, capsys):
+    folder = write_split("test", {"m4_x_de_en": [("a", "b", "c")]})
+    (folder / "manifest.json").unlink()
+    for path in (folder, folder.parent, folder.parent.parent):
+        assert faults_of(capsys, f"--hypotheses={path}", f"--output={folder}/report") == [
+            f"{folder}/manifest.json is missing; it is written last, so decoding was interrupted: "
+            "decode this split again"
+        ]
+
+
 def test_band_bounds_are_two_numbers(files, capsys):
     with pytest.raises(SystemExit):
         run(arguments(files, "--band-bounds=9,3"))

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gshard_m4.evaluation.replacing import replace_results
+from gshard_m4.evaluation.replacing import output_faults, replace_results
 from gshard_m4.input_error import InputError
 
 
@@ -32,13 +32,33 @@ def test_names_that_lead_elsewhere_are_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("earlier", ["{", "[]", '{"written": 3}', '{"written": [3]}'])
-def test_a_listing_that_is_none_removes_nothing(tmp_path, earlier):
-    (tmp_path / "scores.json").write_text(earlier)
-    replace_results(tmp_path, listing(), "scores.json")
-    assert names(tmp_path) == ["scores.json"]
+def test_files_of_another_program_are_not_overwritten(tmp_path, earlier):
+    for name in ("scores.json", "report.html", "mine"):
+        (tmp_path / name).write_text(earlier)
+    with pytest.raises(InputError) as raised:
+        replace_results(tmp_path, {"report.html": "", "new": ""} | listing("new"), "scores.json")
+    assert list(raised.value.faults) == [
+        f"--output={tmp_path} has report.html, scores.json of another program or run, which is not "
+        "overwritten; give another folder, or remove that"
+    ]
+    assert names(tmp_path) == ["mine", "report.html", "scores.json"]
+    assert (tmp_path / "report.html").read_text() == earlier
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write to --output="):
+    with pytest.raises(InputError) as raised:
         replace_results(tmp_path / "file" / "report", listing(), "scores.json")
+    assert list(raised.value.faults) == [
+        f"cannot write to --output={tmp_path}/file/report: {tmp_path}/file is a file"
+    ]
+    with pytest.raises(InputError) as raised:
+        replace_results(tmp_path / "file", listing(), "scores.json")
+    assert list(raised.value.faults) == [f"--output={tmp_path}/file is a file; give a folder"]
+
+
+def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert list(output_faults(tmp_path / "a" / "b", ["x"], "scores.json")) == [
+        f"cannot write to --output={tmp_path}/a/b: {tmp_path} may not be written"
+    ]

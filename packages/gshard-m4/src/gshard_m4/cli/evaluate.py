@@ -25,7 +25,7 @@ Everything must be there: missing files or lines, counts that differ, repeated i
 references, wrong encoding, unknown languages, files that look mixed up are listed, all at once,
 and then nothing is scored and nothing is written (exit code 2).
 
-Writes to OUTPUT, replacing an earlier report:
+Writes to OUTPUT, replacing an earlier report but no file of another program:
   report.html   one page to read, sort and filter; opens without a network
   scores.json   all numbers, averages and signatures
   scores.csv    one row a set and language
@@ -167,7 +167,7 @@ def _add(group: argparse._ArgumentGroup, flags: Mapping[str, Mapping[str, Any]])
 
 def command(options: argparse.Namespace, command_line: str) -> int:
     """Scores, writes the report and prints the summary."""
-    from gshard_m4.cli.evaluate_inputs import read_inputs
+    from gshard_m4.cli.evaluate_inputs import LISTING, read_inputs
     from gshard_m4.evaluation.kept import kept_files
     from gshard_m4.evaluation.replacing import replace_results
     from gshard_m4.evaluation.score_files import to_csv, to_json
@@ -188,8 +188,8 @@ def command(options: argparse.Namespace, command_line: str) -> int:
         files |= picture_files(scores, inputs.splits)
     if options.keep_translations:
         files |= kept_files(inputs.splits)
-    files["scores.json"] = to_json(replace(scores, written=tuple(files)))
-    replace_results(options.output, files, "scores.json")
+    files[LISTING] = to_json(replace(scores, written=tuple(files)))
+    replace_results(options.output, files, LISTING)
     print(summary(scores))
     print(f"report: {options.output / 'report.html'}")
     return 0

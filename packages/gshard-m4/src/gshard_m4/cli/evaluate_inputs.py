@@ -12,14 +12,20 @@ from gshard_m4 import languages
 from gshard_m4.evaluation import metrics
 from gshard_m4.evaluation.baseline import Against, read_baseline
 from gshard_m4.evaluation.identify import Identifier
-from gshard_m4.evaluation.kept import read_kept
+from gshard_m4.evaluation.kept import kept_name, read_kept
 from gshard_m4.evaluation.merged import Merged, read_merged
 from gshard_m4.evaluation.pairing import Choice
 from gshard_m4.evaluation.reading import read_splits, translations_folder
+from gshard_m4.evaluation.replacing import output_faults
 from gshard_m4.evaluation.score_files import read_scores
+from gshard_m4.evaluation.sides import OF_WHICH_LANGUAGE
 from gshard_m4.evaluation.tables import read_sizes
 from gshard_m4.evaluation.translations import Find, Split, read_translations
 from gshard_m4.input_error import InputError
+
+# What is always written.
+LISTING = "scores.json"
+RESULTS = ("report.html", "scores.csv", LISTING)
 
 # Starting processes takes longer than scoring fewer phrases.
 _PHRASES_WORTH_PROCESSES = 5_000
@@ -66,11 +72,16 @@ def read_inputs(options: argparse.Namespace) -> Inputs:
         identify=identify.language if identify else None,
     )
     inputs.splits = _try(faults, _splits, options, choice, language) or []
+    if options.output.is_dir():
+        faults.extend(output_faults(options.output, _named_as_results(inputs, options), LISTING))
     if options.train_sizes is not None:
         inputs.sizes = _try(faults, read_sizes, options.train_sizes, find)
     found = [_try(faults, read_merged, one, find) for one in options.merge_scores]
     inputs.merged = [one for one in found if one is not None]
     _read_baseline(inputs, options, choice, language, faults)
+    if options.language is not None:
+        # It has been said that there is no such language.
+        faults = [fault for fault in faults if OF_WHICH_LANGUAGE not in fault]
     if faults:
         raise InputError(faults)
     phrases = sum(len(task.rows) for split in inputs.splits for task in split.tasks)
@@ -88,8 +99,12 @@ def _try(faults: list[str], read: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _flag_faults(options: argparse.Namespace):
-    if options.output.exists() and not options.output.is_dir():
-        yield f"--output={options.output} is a file; give a folder"
+    yield from output_faults(options.output, RESULTS, LISTING)
+    for flag in ("hypotheses", "translations", "references", "sources", "baseline_hypotheses"):
+        given = getattr(options, flag)
+        if given is not None and given.resolve() == options.output.resolve() and given.is_dir():
+            yield (f"--output={options.output} is the folder of --{flag.replace('_', '-')}; give "
+                   "another")  # fmt: skip
     for flag in ("min_phrases", "processes", "samples"):
         value = getattr(options, flag)
         if value is not None and value < 1:
@@ -111,6 +126,19 @@ def _flag_faults(options: argparse.Namespace):
             if getattr(options, flag):
                 yield (f"--{flag.replace('_', '-')}: {path} is a run's translations, which have "
                        "references, sources, languages and names of their own")  # fmt: skip
+
+
+def _named_as_results(inputs: Inputs, options: argparse.Namespace) -> list[str]:
+    """Files in the folder for the report that are named as it will name some of its own."""
+    kept = {kept_name(split.name) for split in inputs.splits if options.keep_translations}
+    pictures = tuple(
+        f"{split.name}-{key}-" for split in inputs.splits for key in inputs.asked.keys
+    ) if options.pictures else ()  # fmt: skip
+    return [
+        path.name for path in options.output.iterdir()
+        if path.name in kept
+        or (path.suffix in (".png", ".svg") and path.name.startswith(pictures))
+    ]  # fmt: skip
 
 
 def _name(path: Path) -> str:

@@ -62,7 +62,12 @@ def translations_folder(path: Path) -> Path | None:
         manifests = [folder / MANIFEST, *folder.glob(f"*/{MANIFEST}")]
         if any(_is_of_translations(manifest) for manifest in manifests):
             return folder
-    return None
+    return next(filter(_is_interrupted, (path / "translations", path, path.parent)), None)
+
+
+def _is_interrupted(folder: Path) -> bool:
+    """Whether decoding began to write its translations there."""
+    return folder.name == "translations" and any(folder.glob("*/m4_*_en.jsonl"))
 
 
 def _is_of_translations(manifest: Path) -> bool:
@@ -97,6 +102,8 @@ def _references(
 ) -> Side | None:
     if references is None:
         records = [record for text in said.by_code.values() for record in text.records]
+        if not records and faults:
+            return None
         if records and all("reference" in record.fields for record in records):
             return said
         faults.append(f"--references is missing: the lines of --hypotheses={said.path} have no "

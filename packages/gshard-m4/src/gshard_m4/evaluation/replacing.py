@@ -1,7 +1,8 @@
 """A folder of results that takes the place of an earlier one, with nothing of that left over."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from gshard_m4.input_error import InputError
@@ -18,9 +19,12 @@ def replace_results(folder: Path, files: Mapping[str, str | bytes], listed_in: s
         what the earlier run wrote. Other files in the folder are left alone.
 
     Raises:
-      InputError: the folder cannot be written.
+      InputError: the folder cannot be written, or another's file would be lost.
     """
-    earlier = _written(folder / listed_in)
+    faults = list(output_faults(folder, files, listed_in))
+    if faults:
+        raise InputError(faults)
+    earlier = _written(folder / listed_in) or set()
     try:
         write_all(folder, files)
         for name in earlier - set(files):
@@ -29,10 +33,29 @@ def replace_results(folder: Path, files: Mapping[str, str | bytes], listed_in: s
         raise InputError([f"cannot write to --output={folder}: {error}"]) from None
 
 
-def _written(listing: Path) -> set[str]:
+def output_faults(folder: Path, names: Collection[str], listed_in: str) -> Iterator[str]:
+    """Why files of these names cannot be written there, as far as that shows beforehand."""
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if there == folder and not folder.is_dir():
+        yield f"--output={folder} is a file; give a folder"
+        return
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "may not be written" if there.is_dir() else "is a file"
+        yield f"cannot write to --output={folder}: {there} {why}"
+        return
+    earlier = _written(folder / listed_in)
+    own = set() if earlier is None else earlier | {listed_in}
+    foreign = sorted(name for name in names if name not in own and os.path.lexists(folder / name))
+    if foreign:
+        yield (f"--output={folder} has {', '.join(foreign)} of another program or run, which is "
+               "not overwritten; give another folder, or remove that")  # fmt: skip
+
+
+def _written(listing: Path) -> set[str] | None:
+    """What an earlier run wrote; None where there is no list of that."""
     try:
         names = json.loads(listing.read_bytes())["written"]
     except (OSError, ValueError, KeyError, TypeError):
-        return set()
+        return None
     plain = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    return {name for name in names if Path(name).name == name} if plain else set()
+    return {name for name in names if Path(name).name == name} if plain else None
