@@ -108,5 +108,26 @@ def test_tables_that_are_wrong(tmp_path):
     assert faults_of(read_table, path) == [
         f"{path}: the first line must name the columns, one of them language"
     ]
+    path.write_text("language;bleu\nde;3\n")
+    assert faults_of(read_table, path) == [
+        f"{path}: the first line must name the columns, one of them language, with commas between "
+        "them"
+    ]
+    path.write_text("language,bleu,BLEU\nde,3,4\n")
+    assert faults_of(read_table, path) == [f"{path}: 2 columns are called 'bleu'; keep one of them"]
     path.write_bytes(b"language,bleu\nd\xe9,3\n")
     assert faults_of(read_table, path) == [f"{path}: byte 16 is not UTF-8"]
+
+
+def test_tables_of_spreadsheets_are_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("\ufeffLanguage,BLEU\r\nde,3\r\n".encode())
+    assert read_table(path) == [(f"{path} line 2", {"language": "de", "bleu": "3"})]
+
+
+def test_no_language_has_so_many_rows(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"de": ' + "9" * 400 + "}")
+    assert faults_of(read_sizes, path, languages.find)[0].startswith(
+        f"{path}: rows of de must be a whole number of at least 0, not 9999"
+    )

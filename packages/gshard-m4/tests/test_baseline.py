@@ -6,7 +6,8 @@ from gshard_m4 import languages
 from gshard_m4.evaluation.baseline import from_scores, read_baseline, with_baseline
 from gshard_m4.evaluation.evaluate import evaluate
 from gshard_m4.evaluation.metrics import Asked
-from gshard_m4.evaluation.score_files import to_json
+from gshard_m4.evaluation.score_files import to_csv, to_json
+from gshard_m4.evaluation.summary import summary
 from gshard_m4.evaluation.translations import read_translations
 from gshard_m4.input_error import InputError
 
@@ -110,3 +111,73 @@ def test_a_set_that_the_baseline_does_not_have(scored):
     assert faults_of(system, from_scores(other, "old")) == [
         "the baseline old has the sets devtest, here are test"
     ]
+
+
+def table(tmp_path, text):
+    path = tmp_path / "bilingual.csv"
+    path.write_text(text)
+    return read_baseline(path, languages.find)
+
+
+def two_sets(scores):
+    return replace(scores, splits=(scores.splits[0], replace(scores.splits[0], name="dev")))
+
+
+def test_a_baseline_without_a_difference_is_refused(scored, tmp_path):
+    system = scored({"de": GOOD})
+    assert faults_of(system, table(tmp_path, "language,BLEU4\nde,40\n")) == [
+        "the baseline bilingual has no score of a language and a metric that are here: it has "
+        "bleu4, of de; here are bleu, chrfpp"
+    ]
+    assert faults_of(system, table(tmp_path, "language,bleu\nzu,3\n")) == [
+        "the baseline bilingual has no score of a language and a metric that are here: it has "
+        "bleu, of zu; here are bleu, chrfpp"
+    ]
+
+
+def test_what_is_not_used_and_not_known_is_remarked(scored, tmp_path):
+    found = with_baseline(
+        scored({"de": GOOD, "fr": GOOD}), table(tmp_path, "language,bleu,BLEU4\nde,1,2\n")
+    )
+    assert found.remarks == (
+        "The baseline bilingual is a table of numbers: how they were computed and on which test "
+        "set is not known, so it is not checked that they can be compared.",
+        "Not computed here, and so not compared with bilingual: bleu4.",
+    )
+    said = summary(found).splitlines()
+    assert "  no score in the baseline bilingual: French" in said
+    assert said[-2:] == list(found.remarks)
+
+
+def test_a_table_is_of_one_set_or_names_the_sets(scored, tmp_path):
+    system = two_sets(scored({"de": GOOD}))
+    assert faults_of(system, table(tmp_path, "language,bleu\nde,1\n")) == [
+        "the baseline bilingual is of which of the 2 sets (test, dev)? Name it in a column set of "
+        "the table, or score one set at a time"
+    ]
+    found = with_baseline(
+        system, table(tmp_path, "language,set,bleu\nde,test,1\nde,dev,2\nde,old,3\n")
+    )
+    assert [split.languages[0].baseline for split in found.splits] == [{"bleu": 1}, {"bleu": 2}]
+    assert found.remarks[-1] == (
+        "Sets that are in the baseline bilingual only, and so not compared: old."
+    )
+
+
+def test_sets_without_a_baseline_are_remarked(scored):
+    system = scored({"de": GOOD})
+    found = with_baseline(two_sets(system), from_scores(system, "old"))
+    assert found.remarks == ("Sets that are here only, and so not compared: dev.",)
+
+
+def test_scores_csv_of_a_report_is_a_baseline_with_its_signatures(scored, tmp_path):
+    other = scored({"de": BAD, "it": BAD})
+    (tmp_path / "scores.csv").write_text(to_csv(other), encoding="utf-8")
+    against = read_baseline(tmp_path / "scores.csv", languages.find)
+    assert against == from_scores(other, tmp_path.name)
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "1e999"])
+def test_scores_in_a_table_are_finite(tmp_path, cell):
+    with pytest.raises(InputError, match=f"line 2: bleu must be a number or blank, not '{cell}'"):
+        table(tmp_path, f"language,bleu\nde,{cell}\n")

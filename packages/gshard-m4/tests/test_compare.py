@@ -224,3 +224,15 @@ def test_means_leave_out_languages_with_few_phrases(pair, capsys, tmp_path):
     page = (tmp_path / "both" / "compare.html").read_text()
     assert "Mean of 1 language</th>" in page
     assert "Fewer than 40 phrases, and so in the table only" in page
+
+
+def test_sets_that_not_all_have_are_named(pair, capsys, tmp_path):
+    copy = shutil.copytree(pair[0], tmp_path / "old")
+    document = read(copy)
+    document["splits"]["dev"] = document["splits"]["test"] | {"name": "dev"}
+    (copy / "scores.json").write_text(json.dumps(document))
+    arguments = ["compare", str(copy), pair[1], "--significance=none", "--no-pictures"]
+    assert run([*arguments, f"--output={tmp_path}/both"]) == 0
+    said = "ets left out, as not all systems have them: dev (only old)"
+    assert f"s{said}" in capsys.readouterr().out.splitlines()
+    assert f"S{said}." in (tmp_path / "both" / "compare.html").read_text()

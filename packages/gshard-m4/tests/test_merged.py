@@ -79,3 +79,31 @@ def test_a_name_is_taken_once(read, splits):
     assert faults_of(with_merged, evaluate(splits), splits, [merged, merged]) == [
         "there is a metric 'comet_22' already"
     ]
+
+
+def test_languages_outside_the_set_are_named(read, splits):
+    found = with_merged(evaluate(splits), splits, [read({"de": 0.5, "es": 0.5})])
+    (remark,) = found.remarks
+    assert remark.endswith("comet.json: not in the test set, and so not used: es")
+    assert faults_of(with_merged, evaluate(splits), splits, [read({"es": 0.5})]) == [
+        "no language of it is in the test set; it has es"
+    ]
+
+
+@pytest.mark.parametrize("name", ["chrF++", "exact", "p value", "delta x"])
+def test_names_that_are_taken(read, name):
+    assert faults_of(read, {"de": 1}, name=name) == [
+        f"'name' must not be {name!r}, which is computed here"
+    ]
+
+
+def test_names_and_numbers_that_nothing_can_be_made_of(read, tmp_path):
+    assert faults_of(read, {"de": 1}, name="日本") == [
+        "'name' must have a letter from a to z or a digit, for columns, not '日本'",
+    ]
+    assert faults_of(read, {"de": 10**400}) == [
+        "the score of de must be a number, a list of numbers or an object id -> number"
+    ]
+    path = tmp_path / "comet.json"
+    path.write_text('{"name": "x", "signature": "s", "scores": {"de": 1, "de": 2}}')
+    assert faults_of(read_merged, path, languages.find) == ["'de' is there more than once"]

@@ -191,3 +191,20 @@ def test_a_merged_metric_alone_leads(splits):
     merged = merging.Merged(Path("wer.json"), metric, dict(found))
     scores = merging.with_merged(evaluate(splits, asked=Asked(("exact",))), splits, [merged])
     assert [one.code for one in scores.splits[0].ranked][:4] == ["fr", "de", "af", "am"]
+
+
+def test_scores_that_are_empty_or_no_numbers(tmp_path, scores):
+    document = json.loads(to_json(scores))
+    path = tmp_path / "scores.json"
+    split = document["splits"]["test"]
+    split["languages"][0] |= {"bleu": float("nan"), "chrfpp": 10**400}
+    path.write_text(json.dumps(document))
+    assert faults_of(path) == [
+        f": splits[0].languages[0].{key} must be a number that is finite and not too large"
+        for key in ("chrfpp", "bleu")
+    ]
+    split["languages"] = []
+    path.write_text(json.dumps(document))
+    assert faults_of(path) == [": the set test has no languages"]
+    path.write_text(json.dumps(document | {"splits": {}}))
+    assert faults_of(path) == [": it has no sets"]

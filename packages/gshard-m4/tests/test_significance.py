@@ -10,6 +10,7 @@ from gshard_m4.evaluation.evaluate import evaluate
 from gshard_m4.evaluation.metrics import Asked
 from gshard_m4.evaluation.significance import answer, holm, questions, with_significance
 from gshard_m4.evaluation.translations import read_translations
+from gshard_m4.input_error import InputError
 
 REFERENCES = [f"the cat number {number} sat on the mat all day" for number in range(30)]
 GOOD = [text.replace("all", "the") if i % 2 else text for i, text in enumerate(REFERENCES)]
@@ -101,3 +102,8 @@ def test_processes_give_the_same(split_of):
     one, _ = answer(asked, Asked(("chrf++",)), "bootstrap", samples=50)
     two, _ = answer(asked, Asked(("chrf++",)), "bootstrap", samples=50, processes=2)
     assert one == two
+
+
+def test_nothing_to_test_is_said():
+    with pytest.raises(InputError, match="no language with the same references in common"):
+        answer([], Asked(), "bootstrap")

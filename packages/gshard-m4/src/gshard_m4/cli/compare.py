@@ -103,7 +103,7 @@ def _write(options: argparse.Namespace, scores: "list[Scores]", command_line: st
 
 
 def _print(systems: "list[Scores]") -> None:
-    from gshard_m4.evaluation.comparison import in_common
+    from gshard_m4.evaluation.comparison import in_common, left_out
     from gshard_m4.evaluation.scores import quoted_rows
 
     for split, rows in in_common(systems):
@@ -121,6 +121,9 @@ def _print(systems: "list[Scores]") -> None:
         if few:
             print(f"not in the means, as they have few phrases: {', '.join(sorted(few))}")
         print()
+    sets = left_out(systems)
+    if sets:
+        print(f"sets left out, as not all systems have them: {sets}")
 
 
 def _print_metric(

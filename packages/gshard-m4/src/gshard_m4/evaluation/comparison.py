@@ -172,6 +172,17 @@ def in_common(
             yield split, [tuple(table[code] for table in tables) for code in codes]
 
 
+def left_out(systems: Sequence[Scores]) -> str:
+    """The sets that not all systems have, with the systems that have them; empty if none."""
+    names = dict.fromkeys(split.name for scores in systems for split in scores.splits)
+    said = []
+    for name in names:
+        has = [one.name for one in systems if name in {split.name for split in one.splits}]
+        if len(has) < len(systems):
+            said.append(f"{name} (only {', '.join(has)})")
+    return ", ".join(said)
+
+
 def _name_and_path(given: str) -> tuple[str, str]:
     """NAME=PATH in two; what exists under its whole name is a path."""
     name, found, path = given.partition("=")
@@ -205,10 +216,7 @@ def _faults(systems: Sequence[System]) -> Iterator[str]:
         yield f"the systems have no metric in common: {kinds}"
     for other in systems[1:]:
         against = baseline.from_scores(first.scores, first.scores.name)
-        try:
-            baseline.with_baseline(other.scores, against)
-        except InputError as error:
-            yield from (f"{other.path}: {fault}" for fault in error.faults)
+        yield from (f"{other.path}: {fault}" for fault in baseline.faults_of(other.scores, against))
     if not any(rows for _, rows in in_common([system.scores for system in systems])):
         kinds = "; ".join(f"{one.path}: {_described(one.scores)}" for one in systems)
         yield f"the systems have no language of a set in common: {kinds}"

@@ -1,18 +1,24 @@
 """Scores computed elsewhere, such as COMET's, put beside ours under their own name."""
 
 import json
-import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from gshard_m4.evaluation.evaluate import changed
+from gshard_m4.evaluation.metrics import KINDS
 from gshard_m4.evaluation.scores import LanguageScores, Metric, Scores, SplitScores
 from gshard_m4.evaluation.translations import Find, Split
 from gshard_m4.input_error import InputError
+
+_MOST_NAMED = 8
+_TOO_LARGE = 10**12  # no score is; the sum of a list must not overflow
+# Columns of a report go by these and a metric's key.
+_PREFIXES = ("delta", "baseline", "p", "ci")
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,15 @@ def read_merged(path: Path, find: Find) -> Merged:
     Raises:
       InputError: everything that is wrong with it.
     """
+    twice: list[str] = []
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes(), object_pairs_hook=_noting(twice))
     except OSError as error:
         raise InputError([f"{path} cannot be read: {error.strerror}"]) from None
     except ValueError as error:
         raise InputError([f"{path} is not JSON ({error})"]) from None
-    faults = list(_shape_faults(document))
+    faults = [f"{name!r} is there more than once" for name in dict.fromkeys(twice)]
+    faults += list(_shape_faults(document))
     scores: dict[str, Any] = {}
     for given, value in {} if faults else document["scores"].items():
         try:
@@ -69,8 +77,10 @@ def key_of(name: str) -> str:
 def with_merged(scores: Scores, splits: Sequence[Split], merged: Sequence[Merged]) -> Scores:
     """The scores with those of the files; a language that a file lacks stays without.
 
+    Languages that only a file has are named in the remarks.
+
     Raises:
-      InputError: rows or ids that are not those of the test set, or a name twice.
+      InputError: rows or ids that are not those of the test set, no language of it, a name twice.
     """
     faults: list[str] = []
     seen = {metric.key for metric in scores.metrics}
@@ -90,6 +100,7 @@ def with_merged(scores: Scores, splits: Sequence[Split], merged: Sequence[Merged
         }
         for one in merged
     }
+    remarks = list(_outside(merged, ids, faults))
     if faults:
         raise InputError(faults)
 
@@ -98,7 +109,30 @@ def with_merged(scores: Scores, splits: Sequence[Split], merged: Sequence[Merged
         return replace(one, merged=one.merged | own)
 
     added = tuple(one.metric for one in merged)
-    return changed(replace(scores, metrics=scores.metrics + added), add)
+    remarked = scores.remarks + tuple(remarks)
+    return changed(replace(scores, metrics=scores.metrics + added, remarks=remarked), add)
+
+
+def _outside(merged: Sequence[Merged], known: Iterable[str], faults: list[str]) -> Iterator[str]:
+    """The languages that only a file has; a fault where it has no other."""
+    for one in merged:
+        other = sorted(one.scores.keys() - set(known))
+        listed = ", ".join(other[:_MOST_NAMED]) + (", ..." if len(other) > _MOST_NAMED else "")
+        if len(other) == len(one.scores):
+            faults.append(f"{one.path}: no language of it is in the test set; it has {listed}")
+        elif other:
+            yield f"{one.path}: not in the test set, and so not used: {listed}"
+
+
+def _noting(twice: list[str]) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """What makes dictionaries of JSON's objects, and notes the names that an object has twice."""
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(name for name, _ in pairs)
+        twice.extend(name for name, count in counts.items() if count > 1)
+        return dict(pairs)
+
+    return made
 
 
 def _shape_faults(document: Any):
@@ -108,13 +142,22 @@ def _shape_faults(document: Any):
     for name in ("name", "signature"):
         if not isinstance(document.get(name), str) or not document[name].strip():
             yield f"{name!r} must be a text: scores without a {name} are not comparable"
-    key = key_of(document["name"]) if isinstance(document.get("name"), str) else ""
-    if key in {one.name for one in fields(LanguageScores)} or key.startswith("delta_"):
-        yield f"'name' must not be {document['name']!r}, which is computed here"
+    yield from _name_faults(document.get("name"))
     if not isinstance(document.get("higher_is_better", True), bool):
         yield "'higher_is_better' must be true or false"
     if not isinstance(document.get("scores"), dict) or not document["scores"]:
         yield "'scores' must be an object: language -> score"
+
+
+def _name_faults(name: Any) -> Iterator[str]:
+    if not isinstance(name, str) or not name.strip():
+        return
+    key = key_of(name)
+    if not key:
+        yield f"'name' must have a letter from a to z or a digit, for columns, not {name!r}"
+    own = {one.name for one in fields(LanguageScores)}
+    if key in own or name.lower() in KINDS or key.split("_")[0] in _PREFIXES:
+        yield f"'name' must not be {name!r}, which is computed here"
 
 
 def _are_numbers(value: Any) -> bool:
@@ -126,8 +169,9 @@ def _are_numbers(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    return good and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < _TOO_LARGE
 
 
 def _mean(

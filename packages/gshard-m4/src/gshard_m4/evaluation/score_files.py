@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import math
+from collections.abc import Iterator
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -78,11 +80,24 @@ def read_scores(path: Path) -> Scores:
         document["splits"] = list(document["splits"].values())
     faults: list[str] = []
     scores = _decoded(Scores, document, "", faults)
+    if not faults:
+        faults.extend(_emptiness(scores))
     if faults:
         more = len(faults) - _FAULTS_NAMED
         named = faults[:_FAULTS_NAMED] + ([f"{more} more faults"] if more > 0 else [])
         raise InputError(f"{file}: {fault}" for fault in named)
     return scores
+
+
+def _emptiness(scores: Scores) -> Iterator[str]:
+    """What no evaluation leaves empty, and an edited file may."""
+    if not scores.splits:
+        yield "it has no sets"
+    for split in scores.splits:
+        if not split.languages:
+            yield f"the set {split.name} has no languages"
+        elif split.macro is None and split.macro_few is None:
+            yield f"the set {split.name} has no averages"
 
 
 def _decoded(kind: Any, value: Any, where: str, faults: list[str]) -> Any:
@@ -108,7 +123,20 @@ def _decoded(kind: Any, value: Any, where: str, faults: list[str]) -> Any:
         return {
             key: _decoded(arguments[1], one, f"{where}.{key}", faults) for key, one in value.items()
         }
-    return float(value) if kind is float else value
+    if kind is float:
+        return _finite(value, where, faults)
+    return value
+
+
+def _finite(value: float, where: str, faults: list[str]) -> float:
+    """JSON itself knows no bounds, and Python's reader takes NaN."""
+    try:
+        if math.isfinite(value):
+            return float(value)
+    except OverflowError:
+        pass
+    faults.append(f"{where} must be a number that is finite and not too large")
+    return 0.0
 
 
 def _decoded_object(kind: Any, value: dict, where: str, faults: list[str]) -> Any:

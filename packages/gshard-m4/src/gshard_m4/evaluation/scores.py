@@ -217,7 +217,8 @@ class Scores:
     """What one evaluation found.
 
     `bands_from` says where bands came from, `files` which models were used, with their hashes,
-    and `written` what lies beside scores.json.
+    and `written` what lies beside scores.json. `remarks` are sentences about what was given and
+    could not be used, or not be checked.
     """
 
     metrics: tuple[Metric, ...]
@@ -231,6 +232,7 @@ class Scores:
     significance: Significance | None = None
     files: dict[str, str] = field(default_factory=dict)
     written: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def signatures(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from gshard_m4.evaluation import metrics
 from gshard_m4.evaluation.evaluate import changed
 from gshard_m4.evaluation.scores import LanguageScores, Paired, Scores, Significance, SplitScores
 from gshard_m4.evaluation.translations import Split
+from gshard_m4.input_error import InputError
 
 METHODS = {"bootstrap": "bs", "randomization": "ar"}
 SAMPLES = {"bootstrap": 1000, "randomization": 10_000}
@@ -55,7 +56,14 @@ def answer(
     samples: int | None = None,
     processes: int = 1,
 ) -> tuple[dict[tuple[str, str], dict[str, Paired]], Significance]:
-    """The paired test of every question in every metric, by set and language, Holm-corrected."""
+    """The paired test of every question in every metric, by set and language, Holm-corrected.
+
+    Raises:
+      InputError: nothing is asked.
+    """
+    if not asked:
+        raise InputError(["--significance: the baseline's translations and these have no language "
+                          "with the same references in common"])  # fmt: skip
     count = samples or max(SAMPLES[method], SAMPLES_PER_LANGUAGE * len(asked))
     arguments = ([how] * len(asked), [method] * len(asked), [count] * len(asked))
     if processes > 1 and len(asked) > 1:
@@ -64,7 +72,7 @@ def answer(
     else:
         found = [_test(one, how, method, count) for one in asked]
     raw = {(one.split, one.code): tests for one, (tests, _) in zip(asked, found, strict=True)}
-    signatures = found[0][1] if found else {}
+    signatures = found[0][1]
     return _corrected(raw), Significance(method, count, signatures, len(asked))
 
 

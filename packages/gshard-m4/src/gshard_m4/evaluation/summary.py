@@ -26,8 +26,9 @@ _WATCHED = {
 
 
 def summary(scores: Scores) -> str:
-    """The text, ending in a blank line for every set."""
-    return "\n".join(line for split in scores.splits for line in _split_lines(split, scores))
+    """The text: every set's ends in a blank line; then what is to be remarked."""
+    lines = [line for split in scores.splits for line in _split_lines(split, scores)]
+    return "\n".join([*lines, *scores.remarks])
 
 
 def _split_lines(split: SplitScores, scores: Scores) -> Iterator[str]:
@@ -94,6 +95,11 @@ def _baseline_lines(split: SplitScores, scores: Scores) -> Iterator[str]:
                 f"mean of {known} of {split.headline.languages} languages"
                 f"{_significant(split, metric)}"
             )
+    without = [one.name for one in split.quoted if not one.baseline]
+    if without:
+        more = f" and {len(without) - _LISTED} more" if len(without) > _LISTED else ""
+        listed = ", ".join(without[:_LISTED]) + more
+        yield f"  no score in the baseline {scores.baseline.name}: {listed}"
 
 
 def _significant(split: SplitScores, metric: Metric) -> str:

@@ -7,6 +7,7 @@ checked that.
 from collections.abc import Sequence
 from html import escape
 
+from gshard_m4.evaluation.comparison import left_out
 from gshard_m4.evaluation.scores import BANDS, Metric, Scores
 from gshard_m4.report import cells
 from gshard_m4.report.compared import Compared, band_of, compared
@@ -38,7 +39,10 @@ def comparison_page(systems: Sequence[Scores], *, command: str = "") -> str:
     links = [(f"#set-{split.name}", split.title) for split in splits]
     above = f"GShard M4 comparison · {', '.join(names)}"
     sections = [_section(split, systems, number) for number, split in enumerate(splits)]
-    body = [head(title, above, [*links, ("#made", "How it was made")]), finder(count), *sections]
+    sets = left_out(systems)
+    note = f"Sets left out, as not all systems have them: {sets}." if sets else ""
+    header = head(title, above, [*links, ("#made", "How it was made")], note)
+    body = [header, finder(count), *sections]
     return document(title, [*body, facts(_how_made(systems, splits, command))])
 
 

@@ -46,7 +46,13 @@ def page(scores: Scores, splits: Sequence[Split], *, command: str = "") -> str:
         split_section(scores, found, split.experts, number=number)
         for number, (found, split) in enumerate(pairs)
     ]
-    body = [_header(scores, title), finder(count), *sections, examples_section(scores, splits)]
+    body = [
+        _header(scores, title),
+        *_remarks(scores),
+        finder(count),
+        *sections,
+        examples_section(scores, splits),
+    ]
     return document(title, [*body, facts(_how_made(scores, command or scores.command))])
 
 
@@ -63,6 +69,10 @@ def _header(scores: Scores, title: str) -> str:
     links = [(f"#set-{split.name}", split.title) for split in scores.splits]
     links += [("#translations", "Translations"), ("#made", "How it was made")]
     return head(title, " · ".join(filter(None, above)), links, note)
+
+
+def _remarks(scores: Scores) -> list[str]:
+    return [f'<p class="note small">{escape(remark)}</p>' for remark in scores.remarks]
 
 
 def _how_made(scores: Scores, command: str) -> list[tuple[str, str]]:
