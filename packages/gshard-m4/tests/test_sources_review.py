@@ -1,6 +1,8 @@
 """What files say that is not what they seem: pairs, headers, columns, folders, archives."""
 
+import bz2
 import gzip
+import lzma
 import re
 import zipfile
 
@@ -234,9 +236,7 @@ def test_a_file_that_breaks_off_says_where(tmp_path):
                          first)  # fmt: skip
     assert lines is not None
     assert 5000 < int(lines[1]) < 9000
-    assert (
-        second == f"{tmp_path}/fr.tsv.gz: in the first line the file breaks off; download it again"
-    )
+    assert second == f"{tmp_path}/fr.tsv.gz: the file breaks off; download it again"
 
 
 def test_a_damaged_parquet_file_is_a_fault(tmp_path):
@@ -296,3 +296,34 @@ def test_an_encrypted_archive_and_links_to_nothing_are_faults(tmp_path):
     with pytest.raises(InputError) as error:
         plan([Source(tmp_path)])
     assert error.value.faults == (f"{tmp_path}/gone is a link to nothing; mend it, or take it out",)
+
+
+@pytest.mark.parametrize(
+    ("packed", "ending"), [(gzip.compress, "gz"), (bz2.compress, "bz2"), (lzma.compress, "xz")]
+)
+def test_damage_inside_compressed_data_is_a_fault(packed, ending, tmp_path):
+    data = bytearray(packed("".join(f"Satz {i * 7919 % 10007}\tx\n" for i in range(900)).encode()))
+    for place in range(1000, 1020):
+        data[place] ^= 0xFF
+    write(tmp_path, {f"de.tsv.{ending}": bytes(data)})
+    with pytest.raises(InputError) as error:
+        survey(plan([Source(tmp_path)]), Settings(), processes=1, quiet=True)
+    (fault,) = error.value.faults
+    where = r"de\.tsv\.\w+: (after line \d+ )?"
+    assert re.fullmatch(rf".*/{where}the data are damaged \(.*\); download it again", fault)
+
+
+@pytest.mark.parametrize(
+    ("cut", "what"),
+    [(slice(0, -9), "the file breaks off"), (slice(9, None), "the data are damaged")],
+)
+def test_zstd_that_breaks_off_is_no_shorter_text(cut, what, tmp_path):
+    compress = pytest.importorskip("zstandard").ZstdCompressor().compress
+    text = "".join(f"Satz {i * 7919 % 10007}\tx\n" for i in range(900)).encode()
+    write(tmp_path, {"de.tsv.zst": compress(text) + compress(text)})
+    assert len(rows_of(tmp_path)) == 1800
+    write(tmp_path, {"de.tsv.zst": compress(text) + compress(text)[cut]})
+    with pytest.raises(InputError) as error:
+        survey(plan([Source(tmp_path)]), Settings(), processes=1, quiet=True)
+    (fault,) = error.value.faults
+    assert fault.startswith(f"{tmp_path}/de.tsv.zst: after line 900 {what}")

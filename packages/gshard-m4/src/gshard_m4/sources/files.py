@@ -9,6 +9,7 @@ import io
 import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -132,9 +133,46 @@ def _decompressed(raw: Any, name: str) -> io.BufferedIOBase:
     if kind == "bz2":
         return bz2.BZ2File(raw)
     if kind == "zst":
-        stream = _zstandard(name).ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return io.BufferedReader(stream, _CHUNK)
+        return io.BufferedReader(_Zstandard(raw, name), _CHUNK)
     return raw
+
+
+class _Zstandard(io.RawIOBase):
+    """Decompresses zstd; damage and an end too early are errors, as they are with gzip and bz2.
+
+    The library's own reader takes a file that breaks off for one that ends.
+    """
+
+    def __init__(self, raw: Any, name: str):
+        library = _zstandard(name)
+        self._error = library.ZstdError
+        self._new_frame = library.ZstdDecompressor().decompressobj
+        self._raw, self._frame, self._packed, self._text = raw, None, b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._text:
+            self._packed = self._packed or self._raw.read(_CHUNK // 8)
+            if not self._packed and self._frame is None:
+                return 0
+            if not self._packed:
+                raise EOFError("the last frame is not complete")
+            self._decompress()
+        count = min(len(buffer), len(self._text))
+        buffer[:count] = self._text[:count]
+        self._text = self._text[count:]
+        return count
+
+    def _decompress(self) -> None:
+        frame = self._frame = self._frame or self._new_frame()
+        try:
+            self._text = memoryview(frame.decompress(self._packed))
+        except self._error as error:
+            raise OSError(str(error)) from None
+        self._packed = frame.unused_data if frame.eof else b""
+        self._frame = None if frame.eof else frame
 
 
 def _zstandard(name: str):
@@ -163,16 +201,16 @@ def lines(file: File) -> Generator[str]:
         raise InputError([damaged(file, number, error)]) from None
 
 
-DAMAGED = (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile)
+DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 
 
 def damaged(file: File, number: int, error: BaseException) -> str:
     """The fault of compressed data that break off or are wrong, after a number of lines."""
-    where = f"after line {number}" if number else "in the first line"
+    where = f"after line {number} " if number else ""
     what = (
         "the file breaks off" if isinstance(error, EOFError) else f"the data are damaged ({error})"
     )
-    return f"{file}: {where} {what}; download it again"
+    return f"{file}: {where}{what}; download it again"
 
 
 def not_utf8(file: File, number: int, error: UnicodeDecodeError) -> str:
