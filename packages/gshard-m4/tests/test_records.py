@@ -135,6 +135,14 @@ def test_other_formats_are_not_taken_for_plain_text(tmp_path, name, advice):
     assert read(tmp_path, name, "a\n") == ([], [f": .{suffix} is not read; {advice}"])
 
 
+def test_json_that_is_named_otherwise_is_not_taken_for_phrases(tmp_path):
+    line = '{"text": "a"}\n'
+    assert read(tmp_path, "de.out", line * 2)[1] == [
+        " has a JSON object in every line; name it .jsonl"
+    ]
+    assert len(fields(tmp_path, "de.out", line + "a\n")) == 2
+
+
 def test_case_of_the_ending_is_free(tmp_path):
     assert fields(tmp_path, "de.TSV", "text\na\n") == [{"prediction": "a"}]
 

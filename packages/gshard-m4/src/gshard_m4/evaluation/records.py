@@ -70,6 +70,8 @@ def read_records(path: Path, role: str, faults: list[str]) -> list[Record]:
         found = (_from_object(line, role) for line in lines)
     else:
         found = (({role: line}, []) for line in lines)
+        if lines and all(line.startswith('{"') and line.endswith("}") for line in lines):
+            faults.append(f"{path} has a JSON object in every line; name it .jsonl")
     first = 2 if name.endswith(".tsv") else 1
     records: list[Record] = []
     where: dict[str, list[int]] = {}
