@@ -140,6 +140,15 @@ def test_own_references_are_not_ignored(tmp_path):
     ]
 
 
+def test_lines_of_another_language_than_the_flag_are_one_fault(tmp_path):
+    h, r = tmp_path / "h.jsonl", tmp_path / "r.txt"
+    h.write_text('{"text": "a", "lang": "fr"}\n')
+    r.write_text("a\n")
+    assert faults_of(h, r, language="de") == [
+        f"{h} line 1: language 'fr', --language says de; --languages chooses from several"
+    ]
+
+
 def test_run_and_its_translations_need_no_more(write_split):
     folder = write_split("test", {"m4_x_de_en": [("a", "b", "c")]})
     for path in (folder, folder.parent, folder.parent.parent):

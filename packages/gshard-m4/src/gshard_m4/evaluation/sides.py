@@ -87,7 +87,9 @@ def _read_file(
         side.by_code = _by_language(text, faults, find)
         if language is not None and flag == "hypotheses" and side.by_code:
             says = f"--language says {language.code}; --languages chooses from several"
-            faults.extend(_contradictions(text, {language.code}, says, find))
+            wrong = list(_contradictions(text, {language.code}, says, find))
+            faults.extend(wrong)
+            side.by_code = {} if wrong else side.by_code
     elif language is not None:
         side.by_code = {language.code: text}
     elif flag == "references":
