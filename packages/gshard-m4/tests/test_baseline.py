@@ -137,16 +137,17 @@ def test_a_baseline_without_a_difference_is_refused(scored, tmp_path):
 
 def test_what_is_not_used_and_not_known_is_remarked(scored, tmp_path):
     found = with_baseline(
-        scored({"de": GOOD, "fr": GOOD}), table(tmp_path, "language,bleu,BLEU4\nde,1,2\n")
+        scored({"de": GOOD, "fr": GOOD}), table(tmp_path, "language,bleu,BLEU4\nde,1,2\nzu,1,\n")
     )
     assert found.remarks == (
         "The baseline bilingual is a table of numbers: how they were computed and on which test "
         "set is not known, so it is not checked that they can be compared.",
+        "In bilingual but not scored here: zu.",
         "Not computed here, and so not compared with bilingual: bleu4.",
     )
     said = summary(found).splitlines()
     assert "  no score in the baseline bilingual: French" in said
-    assert said[-2:] == list(found.remarks)
+    assert said[-3:] == list(found.remarks)
 
 
 def test_a_table_is_of_one_set_or_names_the_sets(scored, tmp_path):

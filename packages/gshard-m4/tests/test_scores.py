@@ -191,6 +191,8 @@ def test_a_merged_metric_alone_leads(splits):
     merged = merging.Merged(Path("wer.json"), metric, dict(found))
     scores = merging.with_merged(evaluate(splits, asked=Asked(("exact",))), splits, [merged])
     assert [one.code for one in scores.splits[0].ranked][:4] == ["fr", "de", "af", "am"]
+    best, worst = best_and_worst(scores.splits[0], 2, scores.leading)
+    assert [one.code for one in best + worst] == ["fr", "de", "af"]
 
 
 def test_scores_that_are_empty_or_no_numbers(tmp_path, scores):

@@ -155,6 +155,11 @@ def _remarks(scores: Scores, against: Against) -> Iterator[str]:
             f"The baseline {name} is a table of numbers: how they were computed and on which test "
             "set is not known, so it is not checked that they can be compared."
         )
+        here = {one.code for split in scores.splits for one in split.languages}
+        extra = sorted({code for by_code in values.values() for code in by_code} - here)
+        if extra:
+            more = f" and {len(extra) - _MOST_NAMED} more" if len(extra) > _MOST_NAMED else ""
+            yield f"In {name} but not scored here: {', '.join(extra[:_MOST_NAMED])}{more}."
     keys = {key for by_code in values.values() for one in by_code.values() for key in one}
     unused = sorted(keys - set(scores.signatures))
     if unused:

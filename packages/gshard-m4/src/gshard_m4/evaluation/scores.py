@@ -294,8 +294,11 @@ def known_values(languages: Sequence[LanguageScores], key: str) -> list[float]:
 
 
 def best_and_worst(
-    split: SplitScores, count: int = 10
+    split: SplitScores, count: int = 10, leading: Metric | None = None
 ) -> tuple[list[LanguageScores], list[LanguageScores]]:
-    """The `count` best languages and, of the others, the `count` worst (worst first)."""
-    ranked = split.ranked
+    """The `count` best languages and, of the others, the `count` worst (worst first).
+
+    Those that lack the leading metric are neither.
+    """
+    ranked = [one for one in split.ranked if leading is None or one.value(leading.key) is not None]
     return ranked[:count], ranked[count:][: -count - 1 : -1]

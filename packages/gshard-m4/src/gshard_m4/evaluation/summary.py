@@ -46,7 +46,7 @@ def _split_lines(split: SplitScores, scores: Scores) -> Iterator[str]:
     if short >= SHORT_FOR_BLEU and "bleu" in scores.signatures:
         yield f"  {short:.0%} of references have under four tokens: go by chrF++, not BLEU"
     yield from _defect_lines(split)
-    best, worst = best_and_worst(split, _LISTED)
+    best, worst = best_and_worst(split, _LISTED, scores.leading)
     for name, languages in (("best", best), ("worst", worst)):
         for one in languages:
             yield f"  {name:5}  {one.name:16} {one.code:4} {_language(one, scores)}"

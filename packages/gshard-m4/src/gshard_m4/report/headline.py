@@ -201,7 +201,7 @@ def extremes(scores: Scores, split: SplitScores) -> str:
     metric = scores.leading
     if metric is None or len(split.languages) < 2:
         return ""
-    best, worst = best_and_worst(split)
+    best, worst = best_and_worst(split, leading=metric)
     names = ("Highest", "Lowest") if metric.higher_is_better else ("Lowest", "Highest")
     exact = split.headline.mean.get("short", 1.0) >= SHORT_FOR_BLEU
     show = cells.metric_show(scores, metric.key)
