@@ -31,7 +31,7 @@ def test_names_that_lead_elsewhere_are_left_alone(tmp_path):
     assert names(tmp_path) == ["mine", "report"]
 
 
-@pytest.mark.parametrize("earlier", ["{", "[]", '{"written": 3}', '{"written": [3]}'])
+@pytest.mark.parametrize("earlier", ["{", "[]", '{"schema": []}', '{"written": 3}', '{"written": [3]}'])
 def test_files_of_another_program_are_not_overwritten(tmp_path, earlier):
     for name in ("scores.json", "report.html", "mine"):
         (tmp_path / name).write_text(earlier)
@@ -43,6 +43,13 @@ def test_files_of_another_program_are_not_overwritten(tmp_path, earlier):
     ]
     assert names(tmp_path) == ["mine", "report.html", "scores.json"]
     assert (tmp_path / "report.html").read_text() == earlier
+
+
+def test_a_report_without_a_list_is_still_replaced(tmp_path):
+    (tmp_path / "report.html").write_text("")
+    (tmp_path / "scores.json").write_text('{"schema": "gshard-m4 scores"}')
+    replace_results(tmp_path, {"report.html": "new"} | listing("report.html"), "scores.json")
+    assert (tmp_path / "report.html").read_text() == "new"
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):

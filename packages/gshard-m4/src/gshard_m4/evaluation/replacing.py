@@ -9,6 +9,10 @@ from gshard_m4.input_error import InputError
 from gshard_m4.writing import write_all
 
 
+# What was written, by the listing's schema, before listings named it.
+_UNLISTED = {"gshard-m4 scores": ["report.html", "scores.csv"]}
+
+
 def replace_results(folder: Path, files: Mapping[str, str | bytes], listed_in: str) -> None:
     """Writes the files and removes those of an earlier run that are not among them.
 
@@ -54,8 +58,10 @@ def output_faults(folder: Path, names: Collection[str], listed_in: str) -> Itera
 def _written(listing: Path) -> set[str] | None:
     """What an earlier run wrote; None where there is no list of that."""
     try:
-        names = json.loads(listing.read_bytes())["written"]
-    except (OSError, ValueError, KeyError, TypeError):
+        document = json.loads(listing.read_bytes())
+    except (OSError, ValueError):
         return None
+    document = document if isinstance(document, dict) else {}
+    names = document.get("written", _UNLISTED.get(str(document.get("schema"))))
     plain = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return {name for name in names if Path(name).name == name} if plain else None
