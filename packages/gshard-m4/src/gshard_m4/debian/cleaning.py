@@ -5,17 +5,17 @@ placeholders (`%s`, `{count}`) and tags. The marks go; a pair stays only where b
 same placeholders, at most three, and are mostly letters. What is taken out is counted by reason.
 """
 
-import html
 import re
 import unicodedata
 from collections import Counter
 from typing import NamedTuple
 
+from gshard_m4.preparing.markup import without_html
+
 LONGEST = 600
 """Characters of the longest text that stays."""
 MOST_PLACEHOLDERS = 3
 
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _PLACEHOLDER = re.compile(
     r"%(?:\d+\$)?[-+ #0]*\d*(?:\.\d+)?(?:h|l|ll|z|j|q)*[diouxXeEfgGcsSnp@]|%\d+|%[A-Z][A-Z_]+%?"
     r"|%\(\w+\)[sd]|\$\{?\w+\}?|\{[\w$. -]*\}|%%"
@@ -127,9 +127,7 @@ def _fault(text: str, raw: str, english: English) -> str:
 
 
 def _without_markup(text: str) -> str:
-    if "<" in text or "&" in text:
-        text = html.unescape(_TAG.sub(" ", text))
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    return " ".join(unicodedata.normalize("NFC", without_html(text)).split())
 
 
 def _placeholders(text: str) -> tuple[str, ...]:
