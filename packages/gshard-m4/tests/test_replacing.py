@@ -31,7 +31,9 @@ def test_names_that_lead_elsewhere_are_left_alone(tmp_path):
     assert names(tmp_path) == ["mine", "report"]
 
 
-@pytest.mark.parametrize("earlier", ["{", "[]", '{"schema": []}', '{"written": 3}', '{"written": [3]}'])
+@pytest.mark.parametrize(
+    "earlier", ["{", "[]", '{"schema": []}', '{"written": 3}', '{"written": [3]}']
+)
 def test_files_of_another_program_are_not_overwritten(tmp_path, earlier):
     for name in ("scores.json", "report.html", "mine"):
         (tmp_path / name).write_text(earlier)

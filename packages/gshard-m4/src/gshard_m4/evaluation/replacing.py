@@ -8,7 +8,6 @@ from pathlib import Path
 from gshard_m4.input_error import InputError
 from gshard_m4.writing import write_all
 
-
 # What was written, by the listing's schema, before listings named it.
 _UNLISTED = {"gshard-m4 scores": ["report.html", "scores.csv"]}
 
