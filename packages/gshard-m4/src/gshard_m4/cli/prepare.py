@@ -96,8 +96,8 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         "--skip-unknown", action="store_true", help="leave files with unknown codes out"
     )
     group.add_argument(
-        "--swapped", type=_codes, default=(), metavar="CODES",
-        help="languages whose sides are the other way round than the files say",
+        "--swapped", type=_codes, default=(), metavar="NAMES",
+        help="languages, or names of files, whose sides are the other way round than they say",
     )  # fmt: skip
 
 
