@@ -227,6 +227,18 @@ def test_pages_fit_a_telephone(opened, address, pages):
     assert width_at(opened, 360, pages["compared"]) == 360
 
 
+@pytest.mark.parametrize(("width", "hint"), [(1200, "none"), (360, '"Wider than the screen')])
+def test_pictures_wider_than_the_screen_say_so(opened, pages, width, hint):
+    said = 'return getComputedStyle(document.querySelector(".scroller"), "::before").content'
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        opened.get(pages["all"])
+        assert opened.execute_script(said).startswith(hint)
+    finally:
+        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def headers(browser):
     return [each.split("\n")[0] for each in texts(browser, "#set-test .scores thead th")]
 

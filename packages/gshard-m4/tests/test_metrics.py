@@ -10,7 +10,7 @@ from gshard_m4.evaluation import metrics
 from gshard_m4.evaluation.evaluate import evaluate
 from gshard_m4.evaluation.language_scores import signatures
 from gshard_m4.evaluation.metrics import Asked, check
-from gshard_m4.evaluation.scores import best_and_worst
+from gshard_m4.evaluation.ranking import best_and_worst
 from gshard_m4.evaluation.translations import read_translations
 from gshard_m4.input_error import InputError
 from gshard_m4.sample.corpus import corpus

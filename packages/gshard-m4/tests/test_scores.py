@@ -11,8 +11,9 @@ from gshard_m4.evaluation import bands, baseline, significance
 from gshard_m4.evaluation import merged as merging
 from gshard_m4.evaluation.evaluate import evaluate
 from gshard_m4.evaluation.metrics import Asked
+from gshard_m4.evaluation.ranking import best_and_worst
 from gshard_m4.evaluation.score_files import read_scores, to_csv, to_json
-from gshard_m4.evaluation.scores import Metric, best_and_worst
+from gshard_m4.evaluation.scores import Metric
 from gshard_m4.evaluation.translations import read_translations
 from gshard_m4.input_error import InputError
 

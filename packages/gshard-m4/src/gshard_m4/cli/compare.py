@@ -104,7 +104,7 @@ def _write(options: argparse.Namespace, scores: "list[Scores]", command_line: st
 
 def _print(systems: "list[Scores]") -> None:
     from gshard_m4.evaluation.comparison import in_common, left_out
-    from gshard_m4.evaluation.scores import quoted_rows
+    from gshard_m4.evaluation.ranking import quoted_rows
 
     for split, rows in in_common(systems):
         print(f"{split.title} ({split.name}), {len(rows)} languages that all systems have")
@@ -132,7 +132,7 @@ def _print_metric(
     """A table of one metric: a row a language, a mean last; * is p < 0.05."""
     import statistics
 
-    from gshard_m4.evaluation.scores import quoted_rows
+    from gshard_m4.evaluation.ranking import quoted_rows
 
     digits = 4 if metric.merged else 1
     names = [scores.name for scores in systems]

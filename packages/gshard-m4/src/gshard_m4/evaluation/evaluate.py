@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from gshard_m4.evaluation import metrics
 from gshard_m4.evaluation.language_scores import How, score_languages, signatures
+from gshard_m4.evaluation.ranking import rank
 from gshard_m4.evaluation.scores import (
     BANDS,
     Band,
@@ -18,7 +19,6 @@ from gshard_m4.evaluation.scores import (
     SplitScores,
     leading_of,
     macro,
-    rank,
 )
 from gshard_m4.evaluation.translations import Split
 

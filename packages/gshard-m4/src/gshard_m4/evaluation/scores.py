@@ -251,13 +251,6 @@ def leading_of(metrics: Sequence[Metric]) -> Metric | None:
     return next((found[key] for key in ("chrfpp", *found) if key in found), None)
 
 
-def rank(one: LanguageScores, leading: Metric | None) -> tuple[bool, float, str]:
-    """Sorts languages best first by the metric, those without it last; without one by `exact`."""
-    value = one.exact if leading is None else one.value(leading.key)
-    sign = 1 if leading is not None and not leading.higher_is_better else -1
-    return value is None, sign * (value or 0.0), one.code
-
-
 def macro(languages: Sequence[LanguageScores]) -> Macro | None:
     """Averages over the languages; None when there are none."""
     if not languages:
@@ -276,29 +269,7 @@ def macro(languages: Sequence[LanguageScores]) -> Macro | None:
     )
 
 
-def quoted_rows(
-    rows: Sequence[tuple[LanguageScores, ...]],
-) -> list[tuple[LanguageScores, ...]]:
-    """The languages of several systems that averages are of, as `SplitScores.quoted` of one.
-
-    A language counts that has enough phrases in every system; where there is none, all count.
-    """
-    enough = [row for row in rows if not any(one.few_phrases for one in row)]
-    return enough or list(rows)
-
-
 def known_values(languages: Sequence[LanguageScores], key: str) -> list[float]:
     """The value of every language that has it."""
     found = (one.value(key) for one in languages)
     return [value for value in found if value is not None]
-
-
-def best_and_worst(
-    split: SplitScores, count: int = 10, leading: Metric | None = None
-) -> tuple[list[LanguageScores], list[LanguageScores]]:
-    """The `count` best languages and, of the others, the `count` worst (worst first).
-
-    Those that lack the leading metric are neither.
-    """
-    ranked = [one for one in split.ranked if leading is None or one.value(leading.key) is not None]
-    return ranked[:count], ranked[count:][: -count - 1 : -1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gshard_m4.evaluation.ranking import best_and_worst
 from gshard_m4.evaluation.scores import (
     SHORT_FOR_BLEU,
     LanguageScores,
@@ -9,7 +10,6 @@ from gshard_m4.evaluation.scores import (
     Metric,
     Scores,
     SplitScores,
-    best_and_worst,
 )
 
 _LISTED = 5

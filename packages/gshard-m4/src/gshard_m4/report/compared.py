@@ -8,13 +8,13 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gshard_m4.evaluation.ranking import quoted_rows
 from gshard_m4.evaluation.scores import (
     BANDS,
     LanguageScores,
     Metric,
     Scores,
     SplitScores,
-    quoted_rows,
 )
 from gshard_m4.report.series import Point, Series
 from gshard_m4.report.sizes import sizes_of

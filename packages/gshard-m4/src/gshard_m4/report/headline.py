@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from gshard_m4.evaluation.ranking import best_and_worst
 from gshard_m4.evaluation.scores import (
     SHORT_FOR_BLEU,
     LanguageScores,
@@ -10,7 +11,6 @@ from gshard_m4.evaluation.scores import (
     Metric,
     Scores,
     SplitScores,
-    best_and_worst,
 )
 from gshard_m4.report import cells
 from gshard_m4.report.columns import value_of
