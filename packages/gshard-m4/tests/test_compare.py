@@ -228,11 +228,18 @@ def test_means_leave_out_languages_with_few_phrases(pair, capsys, tmp_path):
 
 def test_sets_that_not_all_have_are_named(pair, capsys, tmp_path):
     copy = shutil.copytree(pair[0], tmp_path / "old")
-    document = read(copy)
-    document["splits"]["dev"] = document["splits"]["test"] | {"name": "dev"}
-    (copy / "scores.json").write_text(json.dumps(document))
-    arguments = ["compare", str(copy), pair[1], "--significance=none", "--no-pictures"]
+    other = shutil.copytree(pair[1], tmp_path / "new")
+    for folder, languages in ((copy, slice(1)), (other, slice(2, 3))):
+        document = read(folder)
+        sets = document["splits"]
+        one = sets["test"] | {"name": "one", "languages": sets["test"]["languages"][languages]}
+        sets |= {"one": one, folder.name: sets["test"] | {"name": folder.name}}
+        (folder / "scores.json").write_text(json.dumps(document))
+    arguments = ["compare", str(copy), str(other), "--significance=none", "--no-pictures"]
     assert run([*arguments, f"--output={tmp_path}/both"]) == 0
-    said = "ets left out, as not all systems have them: dev (only old)"
+    said = (
+        "ets left out, as not all systems have them: one (of other languages in each), "
+        "old (only old), new (only new)"
+    )
     assert f"s{said}" in capsys.readouterr().out.splitlines()
     assert f"S{said}." in (tmp_path / "both" / "compare.html").read_text()

@@ -107,6 +107,8 @@ def _print(systems: "list[Scores]") -> None:
     from gshard_m4.evaluation.ranking import quoted_rows
 
     for split, rows in in_common(systems):
+        if not rows:
+            continue
         print(f"{split.title} ({split.name}), {len(rows)} languages that all systems have")
         for metric in systems[0].metrics:
             _print_metric(systems, rows, metric)

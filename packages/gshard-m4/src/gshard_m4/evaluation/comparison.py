@@ -173,13 +173,14 @@ def in_common(
 
 
 def left_out(systems: Sequence[Scores]) -> str:
-    """The sets that not all systems have, with the systems that have them; empty if none."""
+    """The sets without a language that all systems have, and who has them; empty if none."""
+    common = {split.name for split, rows in in_common(systems) if rows}
     names = dict.fromkeys(split.name for scores in systems for split in scores.splits)
     said = []
-    for name in names:
+    for name in [name for name in names if name not in common]:
         has = [one.name for one in systems if name in {split.name for split in one.splits}]
-        if len(has) < len(systems):
-            said.append(f"{name} (only {', '.join(has)})")
+        why = f"only {', '.join(has)}" if len(has) < len(systems) else "of other languages in each"
+        said.append(f"{name} ({why})")
     return ", ".join(said)
 
 
