@@ -31,6 +31,9 @@ examples:
 """
 
 
+_FILES = ("compare.csv", "compare.html", "compare.json")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     parser.add_argument("systems", nargs="+", metavar="SYSTEM", help="a report or NAME=report")
@@ -69,9 +72,12 @@ def command(options: argparse.Namespace, command_line: str) -> int:
 
     from gshard_m4 import languages
     from gshard_m4.evaluation.comparison import compare, read_systems
+    from gshard_m4.evaluation.replacing import output_faults
 
-    if options.output is not None and options.output.exists() and not options.output.is_dir():
-        raise InputError([f"--output={options.output} is a file; give a folder"])
+    if options.output is not None and (
+        faults := list(output_faults(options.output, _FILES, _FILES[-1]))
+    ):
+        raise InputError(faults)
     find = functools.partial(languages.find, variants=True, others=True)
     systems = read_systems(options.systems, find)
     method = None if options.significance == "none" else options.significance

@@ -1,7 +1,8 @@
 """HTML that was left in text: tags are told from other text between < and >, entities decoded.
 
 `<Ctrl>`, `List<String>`, `<john@example.com>` and `a <b and c> d` are text. A tag is one that HTML
-has, one with `name="value"`, one that closes itself, or one of a pair (`<guilabel>`, `</guilabel>`).
+has, one with `name="value"`, one that closes itself, or one of a pair (`<guilabel>`,
+`</guilabel>`).
 An entity ends with a semicolon: `&copy=3` is part of an address.
 """
 
@@ -11,14 +12,14 @@ import re
 
 # Those that stand in text. Others, such as <title> or <source>, are words for what to fill in more
 # often than tags; they count with attributes, or in pairs.
-_HTML = frozenset(
-    "a abbr acronym b bdi bdo big blockquote body br caption center cite code col colgroup dd del"
-    " dfn div dl dt em embed fieldset font form frame frameset h1 h2 h3 h4 h5 h6 head hr html i"
-    " iframe img ins kbd li marquee meta nobr noscript ol p pre q rb ref rp rt ruby s samp script"
-    " small span strike strong style sub sup table tbody td tfoot th thead tr tt u ul var"
-    " wbr".split()
-)
-_BOOLEAN = frozenset("compact hidden itemscope noshade nowrap reversed".split())
+_HTML_NAMES = """
+a abbr acronym b bdi bdo big blockquote body br caption center cite code col colgroup dd del
+dfn div dl dt em embed fieldset font form frame frameset h1 h2 h3 h4 h5 h6 head hr html i
+iframe img ins kbd li marquee meta nobr noscript ol p pre q rb ref rp rt ruby s samp script
+small span strike strong style sub sup table tbody td tfoot th thead tr tt u ul var wbr
+"""
+_HTML = frozenset(_HTML_NAMES.split())
+_BOOLEAN = frozenset({"compact", "hidden", "itemscope", "noshade", "nowrap", "reversed"})
 _TAG = re.compile(r"<!--.*?-->|<(/?)([A-Za-z][A-Za-z0-9:_-]{0,40})((?:\s[^<>]{0,200})?)>|<(\w+)/>")
 _NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9:_-]{0,40})[\s>]")
 _ATTRIBUTE = re.compile(r"\s[\w:-]+\s*=\s*[\"'“”„«]")
