@@ -70,7 +70,7 @@ def test_ratio_is_the_median_over_rounds():
     ("argument", "message"),
     [
         ("--points=A,D", "there is no D; give some of A, B, C, tiny, or none"),
-        ("--peers=vmoe", "there is no vmoe; give some of fairscale, deepspeed, deepspeed-batch, "),
+        ("--peers=vmoe", "there is no vmoe; give some of maxtext, fairscale, deepspeed, "),
         ("--tpu=v9", "there is no v9; give some of v3-128, v3-2048, or none"),
     ],
 )
