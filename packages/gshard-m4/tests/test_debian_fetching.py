@@ -255,10 +255,10 @@ def test_half_a_download_is_not_taken_for_whole(archive, tmp_path):
     served = archive({"gimp-data": package({}), "yelp": package({}), "orca": package({})})
     (served / "yelp_1%3a2_all.deb").write_bytes(b"something else")
     with pytest.raises(InputError) as error:
-        fetch(tmp_path / "work", packages=["gettext"], progress=False)
+        fetch(tmp_path / "kept", packages=["gettext"], progress=False)
     assert error.value.faults == (
         f"1 of 3 packages could not be downloaded (yelp); run the same command again to go on, or,"
-        f" if the archive has newer versions by now, remove {tmp_path}/work/apt first",
+        f" if the archive has newer versions by now, remove {tmp_path}/kept/apt first",
     )
 
 

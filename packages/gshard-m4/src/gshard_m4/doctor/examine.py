@@ -7,7 +7,7 @@ from typing import Any
 
 from gshard_m4.asked_languages import codes_in
 from gshard_m4.doctor.checks import Finding
-from gshard_m4.doctor.files import check_files, check_manifest, read_manifest
+from gshard_m4.doctor.files import check_files, check_manifest, manifest_of
 from gshard_m4.doctor.keys import Held, english_of_all, held_of
 from gshard_m4.doctor.rows import LanguageTask, check_rows
 from gshard_m4.input_error import InputError
@@ -89,7 +89,7 @@ def is_prepared(path: Path) -> bool:
 def _prepared(
     path: Path, chosen: Sequence[str], hashes: bool, processes: int, quiet: bool
 ) -> Examination:
-    manifest = read_manifest(path)
+    manifest = manifest_of(path)
     chosen, faults = codes_in(manifest.languages, chosen, str(path))
     if faults:
         raise InputError(faults)

@@ -17,7 +17,7 @@ from gshard_m4.prepared import (
     Shard,
     ShardEntry,
     SplitEntry,
-    parse_manifest,
+    read_manifest,
 )
 from gshard_m4.preparing.state import WORK
 
@@ -26,22 +26,17 @@ UNDETERMINED = "Zyyy"  # ISO 15924
 _OURS = {MANIFEST, "prepare_report.json"}
 
 
-def read_manifest(folder: Path) -> Manifest:
+def manifest_of(folder: Path) -> Manifest:
     """The manifest of a directory.
 
     Raises:
         InputError: where there is none that can be read.
     """
-    try:
-        text = (folder / MANIFEST).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(
-            [f"{folder}: has {_what_is_there(folder)} and no {MANIFEST}, so preparing it did not"
-             " end; give the same gshard-m4 prepare again, and it goes on"]
-        ) from None  # fmt: skip
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError([f"{folder / MANIFEST}: cannot be read ({error})"]) from None
-    return parse_manifest(text, folder / MANIFEST)
+    return read_manifest(
+        folder,
+        missing=f"{folder}: has {_what_is_there(folder)} and no {MANIFEST}, so preparing it did not"
+        " end; give the same gshard-m4 prepare again, and it goes on",
+    )
 
 
 def _what_is_there(folder: Path) -> str:

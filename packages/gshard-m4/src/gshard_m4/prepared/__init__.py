@@ -3,6 +3,7 @@
 from gshard_m4.prepared.directory import Pairs as Pairs
 from gshard_m4.prepared.directory import Prepared as Prepared
 from gshard_m4.prepared.directory import open_prepared as open_prepared
+from gshard_m4.prepared.directory import read_manifest as read_manifest
 from gshard_m4.prepared.manifest import MANIFEST as MANIFEST
 from gshard_m4.prepared.manifest import LanguageEntry as LanguageEntry
 from gshard_m4.prepared.manifest import Manifest as Manifest

@@ -101,19 +101,33 @@ def open_prepared(path: str | Path, *, verify: bool = False) -> Prepared:
     folder = Path(path)
     if not folder.is_dir():
         raise InputError([f"{folder}: no such directory; give the --output of gshard-m4 prepare"])
-    try:
-        text = (folder / MANIFEST).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(
-            [f"{folder}: has no {MANIFEST}, so it is unfinished or not prepared; run gshard-m4"
-             " prepare to its end"]
-        ) from None  # fmt: skip
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError([f"{folder / MANIFEST}: cannot be read ({error})"]) from None
-    manifest = parse_manifest(text, folder / MANIFEST)
+    manifest = read_manifest(
+        folder,
+        missing=f"{folder}: has no {MANIFEST}, so it is unfinished or not prepared; run gshard-m4"
+        " prepare to its end",
+    )
     if faults := list(_file_faults(folder, manifest, verify)):
         raise InputError(faults)
     return Prepared(folder, manifest)
+
+
+def read_manifest(folder: Path, *, missing: str) -> Manifest:
+    """The manifest of a directory.
+
+    Args:
+        folder: the directory.
+        missing: the fault where there is none.
+
+    Raises:
+        InputError: where there is none that can be read.
+    """
+    try:
+        text = (folder / MANIFEST).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError([missing]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError([f"{folder / MANIFEST}: cannot be read ({error})"]) from None
+    return parse_manifest(text, folder / MANIFEST)
 
 
 def _file_faults(folder: Path, manifest: Manifest, verify: bool) -> Iterator[str]:
