@@ -1,5 +1,6 @@
 """The languages of a directory that somebody asks for, by any of their codes."""
 
+import argparse
 import difflib
 from collections.abc import Collection, Iterable
 
@@ -26,6 +27,14 @@ def codes_in(
             meant = ", ".join(near or sorted(known)[:3])
             faults.append(f"--languages: {spelling!r} is not in {where}; did you mean {meant}?")
     return list(dict.fromkeys(codes)), faults
+
+
+def listed_codes(text: str) -> tuple[str, ...]:
+    """The codes of a flag, separated by commas; argparse's error where there is none."""
+    codes = tuple(code.strip() for code in text.split(",") if code.strip())
+    if not codes:
+        raise argparse.ArgumentTypeError("no code is given; leave the flag out, or give de,fr")
+    return codes
 
 
 def _code(spelling: str) -> str | None:

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from gshard_m4.asked_languages import listed_codes
+
 DESCRIPTION = """\
 Says what is wrong with a directory, all at once: one that `gshard-m4 prepare` wrote, or a corpus as
 downloaded.
@@ -33,7 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     add = parser.add_argument
     add("directory", metavar="DIR", type=Path, help="prepared, or as downloaded")
-    add("--languages", type=_codes, default=(), metavar="CODES", help="look at these only: de,fr")
+    add(
+        "--languages",
+        type=listed_codes,
+        default=(),
+        metavar="CODES",
+        help="look at these only: de,fr",
+    )
     add("--source", metavar="KIND", help="layout of a corpus as downloaded (default: found out)")
     add("--any-language", action="store_true", help="languages outside M4 belong to the corpus")
     add("--no-hashes", action="store_true", help="leave out comparing the files' hashes")
@@ -66,13 +74,6 @@ def command(options: argparse.Namespace, command_line: str) -> int:
     else:
         print("\n".join(lines(found, everything=options.all)))
     return 1 if found.faults else 0
-
-
-def _codes(text: str) -> tuple[str, ...]:
-    codes = tuple(code.strip() for code in text.split(",") if code.strip())
-    if not codes:
-        raise argparse.ArgumentTypeError("no code is given; leave the flag out, or give de,fr")
-    return codes
 
 
 def _positive(text: str) -> int:

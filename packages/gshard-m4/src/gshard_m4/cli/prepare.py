@@ -5,6 +5,7 @@ import math
 import re
 from pathlib import Path
 
+from gshard_m4.asked_languages import listed_codes
 from gshard_m4.input_error import InputError
 
 DESCRIPTION = """\
@@ -87,7 +88,11 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         "--licence", action="append", metavar="TEXT", help="of each --input, for the manifest"
     )
     group.add_argument(
-        "--languages", type=_codes, default=(), metavar="CODES", help="take these only: de,fr,ps"
+        "--languages",
+        type=listed_codes,
+        default=(),
+        metavar="CODES",
+        help="take these only: de,fr,ps",
     )
     group.add_argument(
         "--any-language", action="store_true", help="take languages outside M4 and other scripts"
@@ -96,7 +101,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         "--skip-unknown", action="store_true", help="leave files with unknown codes out"
     )
     group.add_argument(
-        "--swapped", type=_codes, default=(), metavar="NAMES",
+        "--swapped", type=listed_codes, default=(), metavar="NAMES",
         help="languages, or names of files, whose sides are the other way round than they say",
     )  # fmt: skip
 
@@ -190,13 +195,6 @@ def _overlap(output: Path, flag: str, path: Path) -> str | None:
     else:
         return None
     return f"--output={output} {how}; give a folder apart"
-
-
-def _codes(text: str) -> tuple[str, ...]:
-    codes = tuple(code.strip() for code in text.split(",") if code.strip())
-    if not codes:
-        raise argparse.ArgumentTypeError("no code is given; leave the flag out, or give de,fr")
-    return codes
 
 
 def _positive(text: str) -> int:

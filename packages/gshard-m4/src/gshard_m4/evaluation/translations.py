@@ -15,6 +15,7 @@ from typing import Any
 
 from gshard_m4 import languages
 from gshard_m4.evaluation.experts import Experts, find_experts
+from gshard_m4.evaluation.records import folded
 from gshard_m4.input_error import InputError
 
 Find = Callable[[str], languages.Language]
@@ -22,7 +23,6 @@ Find = Callable[[str], languages.Language]
 MANIFEST = "manifest.json"
 _FIELDS = {"id": int, "source": str, "reference": str, "prediction": str, "truncated": bool}
 _KINDS = {int: "a whole number", str: "a string", bool: "true or false", dict: "an object"}
-_MAX_LINES_NAMED = 5
 
 
 class TranslationsError(InputError):
@@ -204,7 +204,7 @@ def _read_rows(lines: list[bytes]) -> tuple[list[Translation], list[str]]:
             where.setdefault(fault, []).append(number)
         if row is not None:
             rows.append(row)
-    return rows, [_folded(fault, numbers) for fault, numbers in where.items()]
+    return rows, [folded(fault, numbers) for fault, numbers in where.items()]
 
 
 def _read_row(line: bytes) -> tuple[Translation | None, list[str]]:
@@ -245,14 +245,6 @@ def _has_lone_surrogate(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def _folded(fault: str, numbers: list[int]) -> str:
-    """One message for all lines with the same fault, the first few named."""
-    rest = numbers[1 : 1 + _MAX_LINES_NAMED]
-    also = f"; also on line {', '.join(map(str, rest))}" if rest else ""
-    more = len(numbers) - 1 - len(rest)
-    return f" line {numbers[0]}: {fault}{also}{f' and {more} more' if more else ''}"
 
 
 def _repeated_languages(folder: Path, tasks: tuple[Task, ...]) -> Iterator[str]:
