@@ -27,7 +27,7 @@ def test_it_loads_and_its_training_step_lowers(file, tmp_path):
     experiment = loaded.arguments("gshard_train.training.train")["experiment"]
     assert loaded.arguments("gshard_train.inference.infer")["experiment"].model == experiment.model
     prepared = prepare(experiment)
-    arguments = (prepared.model, experiment.optimizer, experiment.rules, prepared.mesh)
+    arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
     step = make_step(*arguments[:2], experiment.loss, *arguments[2:])
     with contextlib.closing(open_feed(experiment)) as feed:
         batch = next(feed)

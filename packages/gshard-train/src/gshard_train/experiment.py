@@ -67,10 +67,11 @@ class Prepared(NamedTuple):
 
     mesh: Mesh
     model: state.Model
+    optimizer: optax.GradientTransformation
 
 
 def prepare(experiment: Experiment) -> Prepared:
-    """The mesh and the abstract model of an experiment.
+    """The mesh, the abstract model and the optimizer of an experiment.
 
     Raises:
       UserError: with everything that was found wrong.
@@ -85,7 +86,7 @@ def prepare(experiment: Experiment) -> Prepared:
         _attempt(faults, lambda: state.shardings(*arguments))
     if faults or mesh is None or model is None:
         raise UserError(*faults)
-    return Prepared(mesh, model)
+    return Prepared(mesh, model, experiment.optimizer)
 
 
 def open_feed(experiment: Experiment) -> Feed:

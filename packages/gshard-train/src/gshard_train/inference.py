@@ -99,7 +99,7 @@ def _find_step(experiment: Experiment, step: int | None) -> int:
 
 def _restore(experiment: Experiment, prepared: Prepared, step: int) -> state.Params:
     """The parameters of a checkpoint; what the optimizer keeps is not read."""
-    arguments = (prepared.model, experiment.optimizer, experiment.rules, prepared.mesh)
+    arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
     with Checkpointer(experiment.model_dir) as checkpointer:
         return checkpointer.restore_part(step, "params", state.abstract_state(*arguments).params)
 

@@ -66,7 +66,7 @@ def train(
             )
             config.save(effective_config, experiment.model_dir)
         run_step = make_step(
-            prepared.model, experiment.optimizer, experiment.loss, experiment.rules, prepared.mesh
+            prepared.model, prepared.optimizer, experiment.loss, experiment.rules, prepared.mesh
         )
         batches = batch_sharding(experiment.rules, prepared.mesh)
         with Reporter(experiment.model_dir, start=step, total=train_steps) as reporter:
@@ -94,7 +94,7 @@ def _start(
     experiment: Experiment, prepared: Prepared, feed: Feed, checkpointer: Checkpointer
 ) -> state.TrainState:
     """The newest checkpoint's state, with the feed at its place, or a new state."""
-    arguments = (prepared.model, experiment.optimizer, experiment.rules, prepared.mesh)
+    arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
     if (newest := checkpointer.latest_step()) is None:
         return state.create(*arguments, seed=experiment.seed)
     restored, feed_state = checkpointer.restore(newest, state.abstract_state(*arguments))
