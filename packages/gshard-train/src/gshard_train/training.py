@@ -1,6 +1,8 @@
 """A training run, from the first check to the last checkpoint."""
 
 import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -13,6 +15,9 @@ from gshard_train.interruption import Interrupted, StopRequest
 from gshard_train.reporting import Reporter
 from gshard_train.step import batch_sharding, make_step
 
+if TYPE_CHECKING:
+    from gshard_train.evaluation import Evaluation
+
 
 def train(
     experiment: Experiment,
@@ -21,7 +26,11 @@ def train(
     checkpoint_period: int = 1000,
     checkpoints_kept: int = 3,
     log_period: int = 50,
+    eval_period: int | None = None,
+    evaluation: "Evaluation | None" = None,
+    profile_steps: Sequence[int] = (),
     effective_config: str = "",
+    dry_run: bool = False,
 ) -> int:
     """Trains until step `train_steps` and returns the step reached.
 
@@ -34,7 +43,11 @@ def train(
       checkpoint_period: steps between checkpoints; the last step always has one.
       checkpoints_kept: how many of the newest stay.
       log_period: steps between lines in `metrics.jsonl`.
+      eval_period: steps between evaluations; the last step has one too. None never evaluates.
+      evaluation: what is evaluated then.
+      profile_steps: first and last step of a profile, such as (10, 15); empty for none.
       effective_config: text that is kept as `config.gin` beside the checkpoints.
+      dry_run: builds everything, the compiled step too, and neither trains nor writes anything.
 
     Raises:
       UserError: something cannot work; nothing was written and no parameter was made.
@@ -46,8 +59,11 @@ def train(
         "CHECKPOINT_PERIOD": checkpoint_period,
         "checkpoints_kept": checkpoints_kept,
         "log_period": log_period,
+        **({} if eval_period is None else {"EVAL_PERIOD": eval_period}),
     }
-    if faults := [f"{name}={n} must be at least 1" for name, n in periods.items() if n < 1]:
+    faults = [f"{name}={n} must be at least 1" for name, n in periods.items() if n < 1]
+    faults += _evaluation_faults(eval_period, evaluation)
+    if faults:
         raise UserError(*faults)
     prepared = prepare(experiment)
     with (
@@ -88,6 +104,16 @@ def train(
             f"{experiment.path('checkpoints')}; run the same command again to go on"
         )
     return step
+
+
+def _evaluation_faults(period: int | None, evaluation: object) -> Iterator[str]:
+    if (period is None) != (evaluation is None):
+        given, lacking = (
+            ("evaluation", "EVAL_PERIOD")
+            if period is None
+            else (f"EVAL_PERIOD={period}", "train.evaluation")
+        )
+        yield f"{given} is set and {lacking} is not; set both to evaluate while training, or none"
 
 
 def _start(
