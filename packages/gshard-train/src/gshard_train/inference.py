@@ -1,43 +1,23 @@
-"""Translating the held-out splits of seqio tasks with a trained model, into JSON lines.
-
-Axes: B batch, T source length, L target length.
-"""
+"""Translating the held-out splits of seqio tasks with a trained model, into JSON lines."""
 
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
-import numpy as np
 from absl import logging
-from jaxtyping import Array, Int
-from tqdm import tqdm
 
-from gshard_annotate import rules_scope
 from gshard_train import state
 from gshard_train.checkpoint import Checkpointer
-from gshard_train.data import to_mesh
-from gshard_train.decode import EOS_ID, VARYING, BeamSearch, Translations, translate
+from gshard_train.decode import BeamSearch
+from gshard_train.decoder import Decoder, Hypothesis
 from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
 from gshard_train.held_out import Example, TaskSplit, read_splits
-from gshard_train.step import batch_sharding
 
 SEARCH = BeamSearch()
-
-
-class Hypothesis(NamedTuple):
-    """The translation of one sentence, on the host."""
-
-    tokens: list[int]
-    score: float
-    truncated: bool
-
-
-Decode = Callable[[Int[np.ndarray, "B T"]], list[Hypothesis]]
 
 
 def infer(
@@ -72,12 +52,12 @@ def infer(
         register(experiment)
         read = {split: _read(experiment, split) for split in splits}
     params = _restore(experiment, prepared, step)
-    decode = _decoder(experiment, prepared, params, search)
+    decoder = Decoder(experiment, prepared, search, batch_size=batch_size)
     output = Path(output_dir) if output_dir else experiment.path("translations")
     for split, tasks in read.items():
         examples = [example for task in tasks for example in task.examples]
         logging.info("%s: %d tasks, %d sentences", split, len(tasks), len(examples))
-        hypotheses = _decode_all(examples, decode, batch_size, experiment)
+        hypotheses = decoder.decode(params, examples, progress=True)
         manifest = {"checkpoint_step": step, "decoder": dataclasses.asdict(search)}
         write_split(output / split, tasks, hypotheses, manifest | {"split": split})
     return output
@@ -109,47 +89,6 @@ def _read(experiment: Experiment, split: str) -> list[TaskSplit]:
     if faults := list(vocabulary_faults(experiment, tasks[0].vocabulary_sizes)):
         raise UserError(*faults)
     return tasks
-
-
-def _decoder(
-    experiment: Experiment, prepared: Prepared, params: state.Params, search: BeamSearch
-) -> Decode:
-    """A function from a batch of source tokens to hypotheses, compiled once."""
-    sharding = batch_sharding(experiment.rules, prepared.mesh)
-    length = experiment.task_feature_lengths["targets"]
-
-    @jax.jit
-    def run(params: state.Params, source_BT: Int[Array, "B T"]) -> Translations:
-        with rules_scope(experiment.rules, prepared.mesh, varying=VARYING):
-            model = prepared.model.merge(params)
-            return translate(model, source_BT, length=length, search=search)
-
-    def decode(source_BT: Int[np.ndarray, "B T"]) -> list[Hypothesis]:
-        found = jax.device_get(run(params, to_mesh({"source": source_BT}, sharding)["source"]))
-        return [
-            Hypothesis([int(token) for token in row if token > EOS_ID], float(score), bool(cut))
-            for row, score, cut in zip(*found, strict=True)
-        ]
-
-    return decode
-
-
-def _decode_all(
-    examples: Sequence[Example], decode: Decode, batch_size: int, experiment: Experiment
-) -> list[Hypothesis]:
-    """A hypothesis for each example, in their order.
-
-    Batches hold sentences of like length, so that short ones do not wait for long ones.
-    """
-    order = sorted(range(len(examples)), key=lambda i: len(examples[i].tokens_T))
-    found: dict[int, Hypothesis] = {}
-    for start in tqdm(range(0, len(order), batch_size), desc="batches", disable=None):
-        chosen = order[start : start + batch_size]
-        source_BT = np.zeros((batch_size, experiment.task_feature_lengths["inputs"]), np.int32)
-        for row, i in enumerate(chosen):
-            source_BT[row, : len(examples[i].tokens_T)] = examples[i].tokens_T
-        found.update(zip(chosen, decode(source_BT), strict=False))
-    return [found[i] for i in range(len(examples))]
 
 
 def write_split(
