@@ -74,6 +74,11 @@ class Checkpointer:
             force=True,
         )
 
+    def steps(self) -> list[int]:
+        """The steps that can be read now, in their order; a run that trains may remove them."""
+        self.wait()
+        return [step for step in sorted(self._steps()) if not self._damage(step)]
+
     def latest_step(self) -> int | None:
         """The newest step that can be read; what cannot is left alone and warned about."""
         self.wait()
