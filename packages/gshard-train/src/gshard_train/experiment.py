@@ -20,6 +20,7 @@ from gshard_train.data import FEATURES, Feed, MakeFeed
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
 from gshard_train.models.transformer import TransformerConfig
+from gshard_train.optimizer import OptimizerOfNames, resolved
 
 FEATURE_NAMES = ("inputs", "targets")
 
@@ -32,7 +33,8 @@ class Experiment:
       model_dir: where the run keeps everything it writes.
       make_mesh: makes the mesh of devices.
       model: what is trained.
-      optimizer: an optax transformation.
+      optimizer: an optax transformation, or a function that makes one of the tree of names of the
+        model's parameters.
       make_feed: makes the training feed.
       mixture_or_task_name: what is read, a seqio name.
       mixture_or_task_module: a module whose import registers that name with seqio. Training
@@ -42,12 +44,15 @@ class Experiment:
       rules: logical axis names to mesh axes.
       loss: terms of the loss.
       seed: of parameters, dropout, routing and the order of examples.
+      microbatches: equal parts of a batch, one after the other, whose gradients are added up;
+        activations then take the room of one part.
+      offload_optimizer: whether the optimizer's state lies in the host's memory between steps.
     """
 
     model_dir: str
     make_mesh: Callable[[], Mesh]
     model: TransformerConfig
-    optimizer: optax.GradientTransformation
+    optimizer: optax.GradientTransformation | OptimizerOfNames
     make_feed: MakeFeed
     mixture_or_task_name: str
     task_feature_lengths: Mapping[str, int]
@@ -56,6 +61,8 @@ class Experiment:
     rules: Rules = DEFAULT_RULES
     loss: LossConfig = dataclasses.field(default_factory=LossConfig)
     seed: int = 0
+    microbatches: int = 1
+    offload_optimizer: bool = False
 
     def path(self, *parts: str) -> Path:
         """A path below the run's directory."""
@@ -81,12 +88,15 @@ def prepare(experiment: Experiment) -> Prepared:
     model = _attempt(faults, lambda: state.abstract_model(experiment.model))
     if mesh is not None:
         faults += _mesh_faults(experiment, mesh)
-    if mesh is not None and model is not None and not faults:
-        arguments = (model, experiment.optimizer, experiment.rules, mesh)
-        _attempt(faults, lambda: state.shardings(*arguments))
-    if faults or mesh is None or model is None:
+    if mesh is None or model is None or faults:
         raise UserError(*faults)
-    return Prepared(mesh, model, experiment.optimizer)
+    optimizer = _attempt(faults, lambda: resolved(experiment.optimizer, model.names()))
+    if optimizer is not None:
+        arguments = (model, optimizer, experiment.rules, mesh)
+        _attempt(faults, lambda: state.shardings(*arguments))
+    if optimizer is None or faults:
+        raise UserError(*faults)
+    return Prepared(mesh, model, optimizer)
 
 
 def open_feed(experiment: Experiment) -> Feed:

@@ -1,10 +1,23 @@
 """Optimizers made of optax's parts, and where their state lives on the mesh."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import optax
 from jax.sharding import NamedSharding, PartitionSpec
+
+# Makes an optimizer of the tree of names of each parameter's dimensions (`state.Model.names`).
+OptimizerOfNames = Callable[[Any], optax.GradientTransformation]
+
+
+def resolved(
+    optimizer: optax.GradientTransformation | OptimizerOfNames, names: Any
+) -> optax.GradientTransformation:
+    """The optimizer for parameters whose dimensions have these names."""
+    if isinstance(optimizer, optax.GradientTransformation):
+        return optimizer
+    return optimizer(names)
 
 
 def adam(
