@@ -21,6 +21,13 @@ FEATURES = (
     "decoder_target_tokens",
     "decoder_loss_weights",
 )
+# What packed batches have beside: several examples in a row.
+PACKED_FEATURES = (
+    "encoder_segment_ids",
+    "encoder_positions",
+    "decoder_segment_ids",
+    "decoder_positions",
+)
 
 
 class Feed(Protocol):

@@ -15,6 +15,7 @@ from gshard_annotate import Rules, annotate, rules_scope
 from gshard_moe import MoEOutput
 from gshard_moe.statistics import summary
 from gshard_train.loss import LossConfig, cross_entropy
+from gshard_train.models.packing import packing_of
 from gshard_train.state import Model, Params, TrainState, shardings
 
 Metrics = dict[str, Array]
@@ -27,12 +28,20 @@ def make_step(
     loss: LossConfig,
     rules: Rules,
     mesh: Mesh,
+    *,
+    microbatches: int = 1,
+    offload_optimizer: bool = False,
 ) -> Step:
     """The compiled training step; the state it is given is consumed (donated).
 
     The step's random key is derived from the run's key and the step number alone, so a resumed run
     draws what the uninterrupted one would have drawn.
     """
+    if microbatches != 1 or offload_optimizer:
+        raise ValueError(
+            f"make_step: microbatches={microbatches} and offload_optimizer={offload_optimizer} "
+            "must be 1 and False"
+        )
 
     def step(state: TrainState, batch: Mapping[str, Array]) -> tuple[TrainState, Metrics]:
         with rules_scope(rules, mesh):
@@ -75,7 +84,11 @@ def total_loss(
     """
     weights_BL = annotate(batch["decoder_loss_weights"] > 0, "batch", "target_length")
     logits_BLV, output = model.merge(params)(
-        batch["encoder_input_tokens"], batch["decoder_input_tokens"], weights_BL, key=key
+        batch["encoder_input_tokens"],
+        batch["decoder_input_tokens"],
+        weights_BL,
+        key=key,
+        packing=packing_of(batch),
     )
     targets_BL = batch["decoder_target_tokens"]
     entropy = cross_entropy(logits_BLV, targets_BL, loss.label_smoothing)

@@ -9,25 +9,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
 from gshard_moe import MoELayer, MoEOutput
 from gshard_moe.grouping import group, ungroup
 from gshard_train.models.attention import Attention, KeysValues
 from gshard_train.models.config import TransformerConfig
+from gshard_train.models.context import Context
 from gshard_train.models.layers import FeedForward, Length, RMSScale, dropout
-
-
-class Context(NamedTuple):
-    """What a layer needs beside its input."""
-
-    mask_BL: Bool[Array, "B L"]  # True where a token stands
-    key: PRNGKeyArray | None  # for dropout and the second expert's coin; None when evaluating
-
-    def fold(self, number: int) -> "Context":
-        """The context of sub-part `number`, with a key of its own."""
-        key = None if self.key is None else jax.random.fold_in(self.key, number)
-        return self._replace(key=key)
 
 
 class FeedForwardPart(nnx.Module):
@@ -36,7 +25,6 @@ class FeedForwardPart(nnx.Module):
     def __init__(self, config: TransformerConfig, *, experts: bool, length: Length, rngs: nnx.Rngs):
         self.norm = RMSScale(config.embed)
         self.dropout_rate = config.dropout_rate
-        self.num_groups = config.num_groups
         self.layer = (
             _moe_layer(config, rngs=rngs)
             if experts
@@ -55,14 +43,27 @@ class FeedForwardPart(nnx.Module):
         """The residual stream after the part; losses and statistics where there are experts."""
         h_BLM, output = self.norm(x_BLM), None
         if isinstance(self.layer, MoELayer):
-            h_GSM, mask_GS = group(h_BLM, context.mask_BL, self.num_groups)
+            h_GSM, mask_GS = group(h_BLM, context.mask_BL, context.group_G.shape[0])
             y_GSM, output = self.layer(
-                h_GSM, mask_GS, key=context.fold(0).key, deterministic=context.key is None
+                h_GSM,
+                mask_GS,
+                key=context.fold(0).key,
+                deterministic=context.key is None,
+                labels_GS=context.label_GS(),
+                num_labels=context.num_labels,
             )
             y_BLM = ungroup(y_GSM, x_BLM.shape[0])
         else:
             y_BLM = self.layer(h_BLM)
-        return x_BLM + dropout(y_BLM, self.dropout_rate, context.fold(1).key), output
+        return x_BLM + dropout(y_BLM, self.dropout_rate, context.row_keys(1)), output
+
+
+class Source(NamedTuple):
+    """What a decoder looks at."""
+
+    encoded_BTM: Float[Array, "B T M"]
+    mask_BT: Bool[Array, "B T"]  # True where a token stands
+    segment_BT: Int[Array, "B T"] | None  # as in a context
 
 
 class EncoderLayer(nnx.Module):
@@ -81,8 +82,9 @@ class EncoderLayer(nnx.Module):
     ) -> tuple[Float[Array, "B T M"], MoEOutput | None]:
         """The residual stream after the layer, and what its experts report."""
         h_BTM = self.attention_norm(x_BTM)
-        y_BTM = self.attention(h_BTM, h_BTM, context.mask_BL[:, None, :])
-        x_BTM = x_BTM + dropout(y_BTM, self.dropout_rate, context.fold(2).key)
+        mask_BTT = seen(context.mask_BL, context.segment_BL, context.segment_BL)
+        y_BTM = self.attention(h_BTM, h_BTM, mask_BTT)
+        x_BTM = x_BTM + dropout(y_BTM, self.dropout_rate, context.row_keys(2))
         return self.feed_forward(x_BTM, context)
 
 
@@ -102,19 +104,20 @@ class DecoderLayer(nnx.Module):
     def __call__(
         self,
         x_BLM: Float[Array, "B L M"],
-        encoded_BTM: Float[Array, "B T M"],
-        source_mask_BT: Bool[Array, "B T"],
+        source: Source,
         context: Context,
     ) -> tuple[Float[Array, "B L M"], MoEOutput | None]:
         """The residual stream after the layer, and what its experts report."""
         h_BLM = self.self_norm(x_BLM)
-        causal_LL = jnp.tri(x_BLM.shape[1], dtype=bool)
-        y_BLM = self.self_attention(h_BLM, h_BLM, causal_LL[None])
-        x_BLM = x_BLM + dropout(y_BLM, self.dropout_rate, context.fold(2).key)
-        y_BLM = self.cross_attention(
-            self.cross_norm(x_BLM), encoded_BTM, source_mask_BT[:, None, :]
-        )
-        x_BLM = x_BLM + dropout(y_BLM, self.dropout_rate, context.fold(3).key)
+        # Padding needs no mask here: it comes last, where no token looks.
+        mask_BLL = jnp.tri(x_BLM.shape[1], dtype=bool)[None]
+        if context.segment_BL is not None:
+            mask_BLL &= same(context.segment_BL, context.segment_BL)
+        y_BLM = self.self_attention(h_BLM, h_BLM, mask_BLL)
+        x_BLM = x_BLM + dropout(y_BLM, self.dropout_rate, context.row_keys(2))
+        mask_BLT = seen(source.mask_BT, context.segment_BL, source.segment_BT)
+        y_BLM = self.cross_attention(self.cross_norm(x_BLM), source.encoded_BTM, mask_BLT)
+        x_BLM = x_BLM + dropout(y_BLM, self.dropout_rate, context.row_keys(3))
         return self.feed_forward(x_BLM, context)
 
     def step(
@@ -124,7 +127,7 @@ class DecoderLayer(nnx.Module):
         source: KeysValues,
         source_mask_BT: Bool[Array, "B T"],
         index: Int[Array, ""],
-        live_BK: Bool[Array, "B K"],
+        context: Context,
     ) -> tuple[Float[Array, "B K M"], KeysValues]:
         """One position of K hypotheses a sentence, and the kept keys and values with it added.
 
@@ -134,7 +137,7 @@ class DecoderLayer(nnx.Module):
           source: cross-attention keys and values, shared by the hypotheses of a sentence.
           source_mask_BT: True where a source token stands.
           index: the position.
-          live_BK: True for hypotheses whose token may take an expert's slot.
+          context: of all hypotheses; those of its mask may take an expert's slot.
         """
         batch, beams, width = x_BKM.shape
         h = self.self_norm(x_BKM).reshape(batch * beams, 1, width)
@@ -145,14 +148,14 @@ class DecoderLayer(nnx.Module):
                 for k, n in zip(kept, new, strict=True)
             )
         )
-        seen = (jnp.arange(kept.keys.shape[1]) <= index)[None, None, :]
-        y = self.self_attention.attend(h, kept, seen)
+        so_far = (jnp.arange(kept.keys.shape[1]) <= index)[None, None, :]
+        y = self.self_attention.attend(h, kept, so_far)
         x_BKM = x_BKM + y.reshape(batch, beams, width)
         # The hypotheses of a sentence are the queries of one attention over its source.
         y_BKM = self.cross_attention.attend(
             self.cross_norm(x_BKM), source, source_mask_BT[:, None, :]
         )
-        x_BKM, _ = self.feed_forward(x_BKM + y_BKM, Context(live_BK, None))
+        x_BKM, _ = self.feed_forward(x_BKM + y_BKM, context)
         return x_BKM, kept
 
 
@@ -180,14 +183,30 @@ class DecoderPair(nnx.Module):
     def __call__(
         self,
         x_BLM: Float[Array, "B L M"],
-        encoded_BTM: Float[Array, "B T M"],
-        source_mask_BT: Bool[Array, "B T"],
+        source: Source,
         context: Context,
     ):
         """The residual stream after both layers, and what the experts report."""
-        x_BLM, output = self.first(x_BLM, encoded_BTM, source_mask_BT, context.fold(0))
-        x_BLM, _ = self.second(x_BLM, encoded_BTM, source_mask_BT, context.fold(1))
+        x_BLM, output = self.first(x_BLM, source, context.fold(0))
+        x_BLM, _ = self.second(x_BLM, source, context.fold(1))
         return x_BLM, output
+
+
+def same(query_BL: Int[Array, "B L"], key_BT: Int[Array, "B T"]) -> Bool[Array, "B L T"]:
+    """Whether query and key belong to the same example of their row."""
+    return query_BL[:, :, None] == key_BT[:, None, :]
+
+
+def seen(
+    mask_BT: Bool[Array, "B T"],
+    query_BL: Int[Array, "B L"] | None,
+    key_BT: Int[Array, "B T"] | None,
+) -> Bool[Array, " B #L T"]:
+    """Whether a query may look at a key: a token, and of its own example where rows are packed."""
+    mask_BLT = mask_BT[:, None, :]
+    if query_BL is None or key_BT is None:
+        return mask_BLT
+    return mask_BLT & same(query_BL, key_BT)
 
 
 def _attention(

@@ -8,7 +8,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key
 
 from gshard_annotate import annotate
 from gshard_train.models.initializers import kernel, named, table
@@ -33,16 +33,16 @@ class RMSScale(nnx.Module):
 
 
 def dropout(
-    x: Float[Array, "*dims"], rate: float, key: PRNGKeyArray | None
-) -> Float[Array, "*dims"]:
-    """`x` with a share `rate` of its entries set to 0 and the rest scaled up; no key, no dropout.
+    x_BX: Float[Array, " B *X"], rate: float, key_B: Key[Array, " B"] | None
+) -> Float[Array, " B *X"]:
+    """`x` with a share `rate` of its entries set to 0 and the rest scaled up; no keys, no dropout.
 
-    The mask is drawn for the whole array, so it does not depend on how the array is sharded.
+    Each row draws from its own key, so what it draws depends on nothing else in the batch.
     """
-    if key is None or rate == 0.0:
-        return x
-    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
-    return jnp.where(keep, x / (1.0 - rate), 0).astype(x.dtype)
+    if key_B is None or rate == 0.0:
+        return x_BX
+    keep_BX = jax.vmap(lambda key: jax.random.bernoulli(key, 1.0 - rate, x_BX.shape[1:]))(key_B)
+    return jnp.where(keep_BX, x_BX / (1.0 - rate), 0).astype(x_BX.dtype)
 
 
 class Embedding(nnx.Module):

@@ -5,6 +5,7 @@ of a beam. Layers are stacked: each parameter of a pair has a leading axis named
 program holds one pair's code, run by a scan.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,10 +18,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gshard_annotate import annotate
 from gshard_moe import MoEOutput
 from gshard_train.models.attention import KeysValues
-from gshard_train.models.blocks import Context, DecoderPair, EncoderPair
+from gshard_train.models.blocks import DecoderPair, EncoderPair, Source
 from gshard_train.models.config import TransformerConfig as TransformerConfig
+from gshard_train.models.context import Context, numbers
 from gshard_train.models.initializers import kernel
 from gshard_train.models.layers import Embedding, RMSScale, dropout
+from gshard_train.models.packing import Packing
 
 PAD_ID = 0
 ALL_TO_ALL_RESULTS = ("moe_dispatch", "moe_combine")
@@ -79,6 +82,10 @@ class EncoderDecoder(nnx.Module):
         target_mask_BL: Bool[Array, "B L"],
         *,
         key: PRNGKeyArray | None = None,
+        packing: Packing | None = None,
+        microbatch: tuple[int | Int[Array, ""], int] = (0, 1),
+        labels_B: Int[Array, " B"] | None = None,
+        num_labels: int = 0,
     ) -> tuple[Float[Array, "B L V"], MoEOutput | None]:
         """Float32 logits for every target position, and what the experts of each layer report.
 
@@ -88,37 +95,63 @@ class EncoderDecoder(nnx.Module):
           target_mask_BL: True where the position predicts a token. Others take no expert slot.
           key: for dropout and the second expert's coin; None means evaluation, which has neither
             and drops no token.
+          packing: where rows hold several examples, which do not look at each other.
+          microbatch: (m, M): these rows are the m-th of M equal blocks of the global batch, and
+            fall into num_groups / M groups. What is drawn depends on the number of a row or group
+            in the global batch, so it is the same for any M.
+          labels_B: a label of each row (its language), for `by_label` of the output.
+          num_labels: how many labels there are.
 
         Returns:
           Logits, and a `MoEOutput` whose leading axis counts MoE layers, encoder first (None for
           a dense model).
-        """
-        encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
-        encoded_BTM, encoder_output = self.encode(source_BT, key=encoder_key)
-        context = Context(target_mask_BL, decoder_key)
-        x_BLM = self.target_embedding(target_inputs_BL, _positions(target_inputs_BL))
-        x_BLM = dropout(x_BLM, self.config.dropout_rate, context.fold(0).key)
-        x_BLM, decoder_output = self._run(
-            self.decoder, x_BLM, context.fold(1), encoded_BTM, source_BT != PAD_ID
-        )
-        outputs = (encoder_output, decoder_output)
-        return self._logits(x_BLM), jax.tree.map(lambda *layers: jnp.concatenate(layers), *outputs)
 
-    def encode(
-        self, source_BT: Int[Array, "B T"], *, key: PRNGKeyArray | None = None
-    ) -> tuple[Float[Array, "B T M"], MoEOutput | None]:
-        """The encoder's output for each source token, and what its experts report."""
-        context = Context(source_BT != PAD_ID, key)
-        x_BTM = self.source_embedding(source_BT, _positions(source_BT))
-        x_BTM = dropout(x_BTM, self.config.dropout_rate, context.fold(0).key)
+        Raises:
+          ValueError: the microbatches do not divide the groups.
+        """
+        row_B, group_G = self._numbers(source_BT, microbatch)
+        rows = functools.partial(
+            Context, row_B=row_B, group_G=group_G, label_B=labels_B, num_labels=num_labels
+        )
+        packing = packing or Packing(None, None, None, None)
+        encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
+        source = rows(
+            mask_BL=source_BT != PAD_ID, key=encoder_key, segment_BL=packing.source_segments_BT
+        )
+        target = rows(
+            mask_BL=target_mask_BL, key=decoder_key, segment_BL=packing.target_segments_BL
+        )
+        encoded_BTM, of_encoder = self._encode(source_BT, packing.source_positions_BT, source)
+        x_BLM = self._embed(
+            self.target_embedding, target_inputs_BL, packing.target_positions_BL, target
+        )
+        seen = Source(encoded_BTM, source.mask_BL, source.segment_BL)
+        x_BLM, of_decoder = self._run(self.decoder, x_BLM, target.fold(1), seen)
+        outputs = jax.tree.map(lambda *layers: jnp.concatenate(layers), of_encoder, of_decoder)
+        return self._logits(x_BLM), outputs
+
+    def encode(self, source_BT: Int[Array, "B T"]) -> Float[Array, "B T M"]:
+        """The encoder's output for each source token, when evaluating."""
+        row_B, group_G = self._numbers(source_BT)
+        context = Context(mask_BL=source_BT != PAD_ID, row_B=row_B, group_G=group_G)
+        return self._encode(source_BT, None, context)[0]
+
+    def _encode(self, source_BT, position_BT, context: Context):
+        x_BTM = self._embed(self.source_embedding, source_BT, position_BT, context)
         x_BTM, output = self._run(self.encoder, x_BTM, context.fold(1))
         return self.encoder_norm(x_BTM), output
+
+    def _embed(self, embedding: Embedding, tokens_BL, position_BL, context: Context):
+        if position_BL is None:
+            position_BL = jnp.broadcast_to(jnp.arange(tokens_BL.shape[1]), tokens_BL.shape)
+        x_BLM = embedding(tokens_BL, position_BL)
+        return dropout(x_BLM, self.config.dropout_rate, context.row_keys(0))
 
     def start_decoding(
         self, source_BT: Int[Array, "B T"], *, beams: int, length: int
     ) -> DecodingState:
         """The encoder's keys and values, and empty room for `length` target positions."""
-        encoded_BTM, _ = self.encode(source_BT)
+        encoded_BTM = self.encode(source_BT)
         graph, layers = nnx.split(self.decoder)
 
         def project(_, layer):
@@ -149,11 +182,13 @@ class EncoderDecoder(nnx.Module):
     ) -> tuple[Float[Array, "B K V"], DecodingState]:
         """Float32 logits for the token after position `index`, and the state with it added."""
         graph, layers = nnx.split(self.decoder)
+        row_B, group_G = self._numbers(tokens_BK)
+        context = Context(mask_BL=live_BK, row_B=row_B, group_G=group_G)
 
         def run(x_BKM, inputs):
             layer, kept, source = inputs
             pair = nnx.merge(graph, layer)
-            shared = (state.source_mask_BT, index, live_BK)
+            shared = (state.source_mask_BT, index, context)
             x_BKM, first = pair.first.step(x_BKM, kept[0], source[0], *shared)
             x_BKM, second = pair.second.step(x_BKM, kept[1], source[1], *shared)
             return x_BKM, (first, second)
@@ -161,6 +196,11 @@ class EncoderDecoder(nnx.Module):
         x_BKM = self.target_embedding(tokens_BK, jnp.full_like(tokens_BK, index))
         x_BKM, kept = jax.lax.scan(run, x_BKM, (layers, state.kept, state.source))
         return self._logits(x_BKM), state._replace(kept=kept)
+
+    def _numbers(self, tokens_BL, microbatch: tuple[int | Int[Array, ""], int] = (0, 1)):
+        # A dense model has no groups that microbatches would have to divide.
+        groups = self.config.num_groups if self.config.num_experts else microbatch[1]
+        return numbers(tokens_BL.shape[0], groups, microbatch)
 
     def _run(self, stack, x, context: Context, *arguments):
         """`x` after all pairs of a stack, and their reports stacked."""
@@ -198,7 +238,3 @@ def _remat(pair: Callable[..., Any], policy: str) -> Callable[..., Any]:
         return pair
     names = ALL_TO_ALL_RESULTS if policy == "save_dispatch" else ()
     return jax.checkpoint(pair, policy=checkpoint_policies.save_only_these_names(*names))
-
-
-def _positions(tokens_BL: Int[Array, "B L"]) -> Int[Array, "B L"]:
-    return jnp.broadcast_to(jnp.arange(tokens_BL.shape[1]), tokens_BL.shape)
