@@ -108,7 +108,7 @@ def test_eight_devices_search_as_one(mesh, one_device):
 
 
 def test_settings_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="BeamSearch: beams=0 must be at least 1"):
+    with pytest.raises(ValueError, match="BeamSearch: beams=0 must be an integer of at least 1"):
         BeamSearch(beams=0)
-    with pytest.raises(ValueError, match=r"BeamSearch: alpha=-0.1 must be at least 0"):
-        BeamSearch(alpha=-0.1)
+    with pytest.raises(ValueError, match=r"alpha=-0.1 must be at least 0; kept='flt' must be one"):
+        BeamSearch(alpha=-0.1, kept="flt")  # pyright: ignore[reportArgumentType]

@@ -181,7 +181,7 @@ def test_every_example_gets_a_line_and_the_manifest_counts_them(trained):
     assert manifest == {
         "tasks": {"spell_ab": 10, "spell_c": 5},
         "checkpoint_step": 7,
-        "decoder": {"beams": 2, "alpha": 0.8},
+        "decoder": {"beams": 2, "alpha": 0.8, "kept": "reordered"},
         "split": "validation",
     }
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, Int
-from tqdm import tqdm
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from gshard_annotate import rules_scope
 from gshard_train import state
-from gshard_train.decode import EOS_ID, VARYING, BeamSearch, Translations, translate
+from gshard_train.decode import EOS_ID, VARYING, Sampling, Search, Translations, translate
+from gshard_train.decoding_progress import DecodingProgress
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared
 from gshard_train.held_out import Example
@@ -56,7 +56,7 @@ class Decoder:
     """
 
     def __init__(
-        self, experiment: Experiment, prepared: Prepared, search: BeamSearch, *, batch_size: int
+        self, experiment: Experiment, prepared: Prepared, search: Search, *, batch_size: int
     ):
         self.search, self.batch_size = search, batch_size
         self._longest = experiment.task_feature_lengths["inputs"]
@@ -65,20 +65,34 @@ class Decoder:
         self._sharding = batch_sharding(experiment.rules, prepared.mesh)
         if fault := _batch_fault(batch_size, prepared, self._sharding):
             raise UserError(fault)
+        self._sharding_B = NamedSharding(prepared.mesh, PartitionSpec(*self._sharding.spec[:1]))
         self._params = state.abstract_state(
             prepared.model, prepared.optimizer, experiment.rules, prepared.mesh
         ).params
         self._run = self._program(experiment, prepared)
 
     def decode(
-        self, params: state.Params, examples: Sequence[Example], *, progress: bool
+        self,
+        params: state.Params,
+        examples: Sequence[Example],
+        *,
+        progress: bool,
+        numbers: Sequence[int] | None = None,
     ) -> list[Hypothesis]:
-        """A hypothesis for each example, in their order; `progress` shows a bar on a terminal."""
+        """A hypothesis for each example, in their order.
+
+        Args:
+          params: the model's parameters.
+          examples: what to translate.
+          progress: whether to show how far it is, on a terminal or in the log.
+          numbers: the number of each example in its task, which sampling draws by; counted
+            through from 0 by default.
+        """
         found: dict[int, Hypothesis] = {}
-        with tqdm(total=len(examples), unit=" sentences", disable=not progress or None) as bar:
-            for batch in self.decode_batches(params, examples):
+        with DecodingProgress(len(examples), shown=progress) as shown:
+            for batch in self.decode_batches(params, examples, numbers=numbers):
                 found.update(batch)
-                bar.update(len(batch))
+                shown.update(len(batch))
         return [found[place] for place in range(len(examples))]
 
     def decode_batches(
@@ -86,6 +100,7 @@ class Decoder:
         params: state.Params,
         examples: Sequence[Example],
         *,
+        numbers: Sequence[int] | None = None,
         done: Container[int] = (),
     ) -> Iterator[Mapping[int, Hypothesis]]:
         """The hypotheses of one batch after the other, by the examples' places.
@@ -96,13 +111,14 @@ class Decoder:
         Args:
           params: the model's parameters.
           examples: what to translate.
+          numbers: as `decode` takes them.
           done: places whose hypotheses are known; a batch of such alone is left out.
         """
         waiting = None
         for batch in self.plan(examples):
             if all(place in done for place in batch.places):
                 continue
-            started = self._start(params, examples, batch)
+            started = self._start(params, examples, batch, numbers or range(len(examples)))
             if waiting is not None:
                 yield _fetch(*waiting)
             # The next batch is on its way to the devices while this one is computed.
@@ -123,43 +139,64 @@ class Decoder:
                 f"{self._longest}, such as number {long[0]} with {sizes[long[0]]} tokens; "
                 "raise it or trim them"
             )
-        order = sorted(range(len(examples)), key=lambda place: sizes[place])
+        # The longest first: what does not fit into memory shows at once, time left is not
+        # promised too short, and the batch that is not full has the shortest sentences.
+        order = sorted(range(len(examples)), key=lambda place: -sizes[place])
         chunks = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
-        return [Batch(tuple(places), self._width(sizes[places[-1]])) for places in chunks]
+        return [Batch(tuple(places), self._width(sizes[places[0]])) for places in chunks]
 
     def compile(self) -> jax.stages.Compiled:
         """The program for the longest sources, without decoding anything."""
         source = jax.ShapeDtypeStruct(
             (self.batch_size, self._longest), np.int32, sharding=self._sharding
         )
-        return self._run.lower(self._params, source).compile()
+        numbers = jax.ShapeDtypeStruct((self.batch_size,), np.uint32, sharding=self._sharding_B)
+        return self._run.lower(self._params, source, numbers).compile()
 
     def _width(self, size: int) -> int:
         return next(width for width in self._widths if width >= size)
 
     def _start(
-        self, params: state.Params, examples: Sequence[Example], batch: Batch
+        self,
+        params: state.Params,
+        examples: Sequence[Example],
+        batch: Batch,
+        numbers: Sequence[int],
     ) -> Translations:
         source_BT = np.zeros((self.batch_size, batch.width), np.int32)
+        number_B = np.zeros((self.batch_size,), np.uint32)
         for row, place in enumerate(batch.places):
             tokens_T = examples[place].tokens_T
             source_BT[row, : len(tokens_T)] = tokens_T
-        return self._run(params, self._to_mesh(source_BT))
-
-    def _to_mesh(self, rows: np.ndarray) -> jax.Array:
-        """The global array of rows that every process has."""
-        return jax.make_array_from_callback(rows.shape, self._sharding, lambda index: rows[index])
+            number_B[row] = numbers[place]
+        return self._run(
+            params, _to_mesh(source_BT, self._sharding), _to_mesh(number_B, self._sharding_B)
+        )
 
     def _program(self, experiment: Experiment, prepared: Prepared):
         # Whole on every process, so that each can read all of it.
         replicated = NamedSharding(prepared.mesh, PartitionSpec())
 
-        def run(params: state.Params, source_BT: Int[Array, "B T"]) -> Translations:
+        def run(
+            params: state.Params, source_BT: Int[Array, "B T"], number_B: Int[Array, " B"]
+        ) -> Translations:
             with rules_scope(experiment.rules, prepared.mesh, varying=VARYING):
-                model = prepared.model.merge(params)
-                return translate(model, source_BT, length=self._length, search=self.search)
+                return translate(
+                    prepared.model.merge(params),
+                    source_BT,
+                    length=self._length,
+                    search=self.search,
+                    key_B=keys(self.search, number_B),
+                )
 
         return jax.jit(run, out_shardings=replicated)
+
+
+def keys(search: Search, number_B: Int[Array, " B"]) -> PRNGKeyArray | None:
+    """A random key for each sentence, by its number; None where nothing is drawn."""
+    if not isinstance(search, Sampling):
+        return None
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(search.seed), number_B)
 
 
 def widths(longest: int) -> list[int]:
@@ -189,6 +226,11 @@ def _batch_fault(batch_size: int, prepared: Prepared, sharding: NamedSharding) -
         f"decoding's batch_size={batch_size} cannot be divided by {parts}, what the {shards} parts "
         f"of the mesh and num_groups={config.num_groups} need; use {' or '.join(map(str, near))}"
     )
+
+
+def _to_mesh(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """The global array of rows that every process has."""
+    return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
 
 
 def _fetch(batch: Batch, started: Translations) -> Mapping[int, Hypothesis]:
