@@ -18,7 +18,7 @@ import pytest
 
 from gshard_m4.prepared import write_prepared
 from gshard_m4.sample.corpus import corpus as sample
-from gshard_train import config
+from gshard_train import command_line, config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
@@ -107,7 +107,7 @@ def check_module(module: str, arguments: list[str]) -> None:
 
 def check_gin(module: str, arguments: list[str]) -> None:
     """A binary of the trainer: flags are in its help, all bindings are found in the gin files."""
-    spelt = config.gin_arguments(arguments)
+    spelt = command_line.gin_arguments(arguments)
     check_flags(run(sys.executable, "-m", module, "--help"), spelt)
     given = [word.partition("=")[::2] for word in spelt]
     files = [value for flag, value in given if flag == "--gin_file"]

@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-from absl import flags
 
 from gshard_train import config
 from gshard_train.errors import UserError
@@ -285,17 +284,6 @@ def test_loading_again_forgets_the_first():
 def test_nothing_to_load():
     with pytest.raises(UserError, match="--gin_file is missing; for example --gin_file=gshard_m4"):
         config.load([])
-
-
-def test_flags_in_the_spelling_of_t5x():
-    values = flags.FlagValues()
-    config.define_flags(values)
-    command = ["train", "--gin_file=a.gin", "--gin.A='x=y'", "--gin_file", "b.gin"]
-    command += ["-gin.f.x=[1, 2]", "--gin_bindings=B = 3", "--gin_search_paths=p,q", "--gin.C"]
-    assert values(config.gin_arguments(command)) == ["train"]
-    assert values.gin_file == ["a.gin", "b.gin"]
-    assert values.gin_bindings == ["A = 'x=y'", "f.x = [1, 2]", "B = 3", "C"]
-    assert values.gin_search_paths == ["p", "q"]
 
 
 def test_saved_configuration_keeps_the_one_before(tmp_path):

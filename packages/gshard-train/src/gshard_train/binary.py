@@ -9,42 +9,47 @@ from collections.abc import Callable, Sequence
 from absl import app, flags
 from absl import logging as absl_logging
 
-from gshard_train import config, errors
+from gshard_train import command_line, config, distributed, errors
 
-USER_ERROR = 2
 INTERRUPTED = 130
 _HELP = {"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"}
 
 
-def run(program: str, description: str, main: Callable[[config.LoadedConfig], None]) -> None:
+def run(program: str, description: str, main: Callable[[config.LoadedConfig, bool], None]) -> None:
     """Parses the command line, loads the configuration and calls `main` with it.
 
     Args:
       program: its name in messages, such as `gshard-train`.
       description: what `--help` prints above the flags.
-      main: called with the loaded configuration.
+      main: called with the loaded configuration and whether this is a dry run.
     """
     # TensorFlow only reads data and writes events here; its start-up messages help nobody.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    if "gin_file" not in flags.FLAGS:
-        config.define_flags()
+    values = flags.FLAGS
+    if "gin_file" not in values:
+        command_line.define()
 
     def parse(arguments: Sequence[str]) -> list[str]:
         if _HELP & set(arguments[1:]):
-            print(
-                f"{description}\n{flags.FLAGS.module_help(config)}\n\n--helpfull shows absl's too."
-            )
+            shown = values.module_help(command_line)
+            print(f"{description}\n{shown}\n\n--helpfull shows absl's too.")
             sys.exit(0)
         try:
-            return flags.FLAGS(config.gin_arguments(arguments))
+            return values(command_line.gin_arguments(arguments))
         except flags.Error as error:
             sys.exit(_report(program, errors.UserError(f"{error}; --help lists the flags")))
 
     def guarded(arguments: Sequence[str]) -> int:
         _show_own_information()
         try:
-            main(_load(arguments))
+            loaded = _load(arguments)
+            if values.print_config:
+                print(loaded.origins(), end="")
+                return 0
+            distributed.join(command_line.processes(values), program=program)
+            command_line.tell_seqio(values)
+            main(loaded, values.dry_run)
         except errors.UserError as error:
             return _report(program, error)
         except KeyboardInterrupt as interruption:
@@ -66,15 +71,27 @@ def _show_own_information() -> None:
 
 
 def _load(arguments: Sequence[str]) -> config.LoadedConfig:
+    """The configuration.
+
+    Raises:
+      UserError: with the faults of flags and gin files together.
+    """
+    values = flags.FLAGS
+    faults = list(command_line.faults(values))
     if extra := list(arguments[1:]):
         hint = f"--gin_file={extra[0]}" if extra[0].endswith(".gin") else "--gin.NAME=value"
-        raise errors.UserError(f"unexpected argument '{extra[0]}'; did you mean {hint}?")
-    values = flags.FLAGS
-    return config.load(values.gin_file, values.gin_bindings, values.gin_search_paths)
+        raise errors.UserError(*faults, f"unexpected argument '{extra[0]}'; did you mean {hint}?")
+    try:
+        loaded = config.load(values.gin_file, values.gin_bindings, values.gin_search_paths)
+    except errors.UserError as error:
+        raise errors.UserError(*faults, *error.faults) from error
+    if faults:
+        raise errors.UserError(*faults)
+    return loaded
 
 
 def _report(program: str, error: errors.UserError) -> int:
     if flags.FLAGS.is_parsed() and absl_logging.level_debug():
         traceback.print_exception(error)
     print(errors.report(program, error), file=sys.stderr)
-    return USER_ERROR
+    return errors.USER_ERROR

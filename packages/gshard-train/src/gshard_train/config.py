@@ -4,18 +4,18 @@
         --gin.MODEL_DIR="'/tmp/model'" --gin.TRAIN_STEPS=200
 
 `load` has files and flags checked (`gin_check`, which answers before anything heavy is imported)
-and gives gin one text. `LoadedConfig.call` runs a function with what is bound to it.
+and gives gin one text. `LoadedConfig.call` runs a function with what is bound to it. The flags
+themselves are in `command_line`.
 """
 
 import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import gin
-from absl import flags
 from gin.config import interactive_mode
 
 from gshard_train.errors import UserError, reported_as_user_error
@@ -24,6 +24,13 @@ from gshard_train.gin_check import names, parameters
 from gshard_train.gin_check.resolve import Resolved, resolve
 
 SAVED_NAME = "config.gin"
+# What the binaries call. A binding must lead to one of them; a gin file may serve several.
+ENTRY_POINTS = (
+    "gshard_train.training.train",
+    "gshard_train.evaluating.evaluate",
+    "gshard_train.inference.infer",
+    "gshard_train.exporting.export",
+)
 _EXAMPLE = "--gin_file=gshard_m4/configs/quickstart.gin --gin.MODEL_DIR=\"'/path/to/model'\""
 
 
@@ -37,6 +44,10 @@ class LoadedConfig:
 
     text: str
     _resolved: Resolved = dataclasses.field(repr=False)
+
+    def origins(self) -> str:
+        """Every value with the file and line, or the flag, that set it, and what it replaced."""
+        return self._resolved.origins()
 
     def call(self, name: str, **given: Any) -> Any:
         """Calls the function of a full name with its bound arguments and with `given`.
@@ -69,52 +80,28 @@ class LoadedConfig:
             return {**gin.get_bindings(target.function), **given}
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines T5X's gin flags; `--gin.NAME=value` is handled by `gin_arguments`."""
-    flags.DEFINE_multi_string(
-        "gin_file",
-        [],
-        "A gin file, by path or by package (gshard_m4/configs/quickstart.gin). Repeatable: later "
-        "files override earlier ones.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_multi_string(
-        "gin_bindings",
-        [],
-        "One gin statement, after all files; --gin.NAME=value is the short form. Repeatable.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_list(
-        "gin_search_paths",
-        [],
-        "Comma-separated directories in which gin files are looked for.",
-        flag_values=flag_values,
-    )
-
-
-def gin_arguments(arguments: Sequence[str]) -> list[str]:
-    """A command line in which each `--gin.NAME=value` is spelt `--gin_bindings=NAME = value`."""
-    spelt = []
-    for argument in arguments:
-        name, dot, binding = argument.partition(".")
-        if dot and name in ("--gin", "-gin"):
-            left, equals, right = binding.partition("=")
-            argument = f"--gin_bindings={left} = {right}" if equals else f"--gin_bindings={left}"
-        spelt.append(argument)
-    return spelt
-
-
 def load(
-    files: Sequence[str], bindings: Sequence[str] = (), search_paths: Sequence[str] = ()
+    files: Sequence[str],
+    bindings: Sequence[str] = (),
+    search_paths: Sequence[str] = (),
+    *,
+    roots: Collection[str] = ENTRY_POINTS,
 ) -> LoadedConfig:
     """Reads gin files and bindings and gives them to gin.
 
+    Args:
+      files: by path or by package, later ones override earlier ones.
+      bindings: gin statements that come after all files.
+      search_paths: further directories for files and what they include.
+      roots: full names of the functions that are called with what is bound to them.
+
     Raises:
-      UserError: with all faults that can be seen without imports, else with all unknown names.
+      UserError: with all faults that can be seen without imports; else with all unknown names; else
+        with all bindings that have no effect.
     """
     if not files and not bindings:
         raise UserError(f"--gin_file is missing; for example {_EXAMPLE}")
-    resolved = resolve(gin_files.read(files, bindings, search_paths))
+    resolved = resolve(gin_files.read(files, bindings, search_paths), roots)
     gin.clear_config()
     # Not finalized: libraries imported later may still register configurables of their own.
     with interactive_mode(), reported_as_user_error():
@@ -125,8 +112,13 @@ def load(
 def save(text: str, model_dir: str | os.PathLike[str]) -> None:
     """Writes an effective configuration to `config.gin` in `model_dir`, whole or not at all.
 
-    One that is there already and says something else is kept as `config.1.gin` and so on.
+    Of several processes the first one writes. A configuration that is there already and says
+    something else is kept as `config.1.gin` and so on.
     """
+    import jax
+
+    if jax.process_index() != 0:
+        return
     os.makedirs(model_dir, exist_ok=True)
     path = os.path.join(model_dir, SAVED_NAME)
     with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:

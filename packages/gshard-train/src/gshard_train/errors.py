@@ -4,6 +4,7 @@ import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
 
+USER_ERROR = 2  # the exit code
 # What set-up code raises for a wrong value, a missing file or a directory that cannot be used.
 _MENDABLE = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 # gin adds such a line to every exception that passes one of its wrappers.

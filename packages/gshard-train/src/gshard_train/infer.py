@@ -9,9 +9,9 @@ Writes MODEL_DIR/translations/<split>/<task>.jsonl and, last, a manifest beside 
 from gshard_train import binary, config
 
 
-def main(loaded: config.LoadedConfig) -> None:
+def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
     """Decodes with the arguments that are bound to `gshard_train.inference.infer`."""
-    loaded.call("gshard_train.inference.infer")
+    loaded.call("gshard_train.inference.infer", **({"dry_run": True} if dry_run else {}))
 
 
 def run() -> None:

@@ -11,9 +11,13 @@ the last checkpoint.
 from gshard_train import binary, config
 
 
-def main(loaded: config.LoadedConfig) -> None:
+def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
     """Trains with the arguments that are bound to `gshard_train.training.train`."""
-    loaded.call("gshard_train.training.train", effective_config=loaded.text)
+    loaded.call(
+        "gshard_train.training.train",
+        effective_config=loaded.text,
+        **({"dry_run": True} if dry_run else {}),
+    )
 
 
 def run() -> None:

@@ -35,11 +35,26 @@ def missing(target: Target, bound: Iterable[Key]) -> list[str]:
     signature = _signature(target.function)
     if signature is None or target.module == BUILTIN:
         return []
-    positional = len(signature.args) - len(signature.defaults or ())
-    optional = {*signature.args[positional:], *(signature.kwonlydefaults or ())}
+    optional = defaults(target).keys()
     given = {parameter for _, other, parameter in bound if other == target}
     known = _parameters(target.function, signature)
     return [name for name in known if name not in optional | given]
+
+
+def parameter_names(target: Target) -> list[str]:
+    """The names of a function's parameters; none where the function does not tell them."""
+    signature = _signature(target.function)
+    return [] if signature is None else _parameters(target.function, signature)
+
+
+def defaults(target: Target) -> dict[str, Any]:
+    """The parameters of a function that have a default, with it."""
+    signature = _signature(target.function)
+    if signature is None:
+        return {}
+    values = signature.defaults or ()
+    positional = dict(zip(signature.args[len(signature.args) - len(values) :], values, strict=True))
+    return positional | (signature.kwonlydefaults or {})
 
 
 def missing_in_calls(statements: Statements, names: Names, bound: Bound) -> Iterator[str]:

@@ -1,26 +1,39 @@
 """Statements whose every name is known, as one text."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from gshard_train.errors import UserError
-from gshard_train.gin_check import parameters, text
+from gshard_train.gin_check import origins, parameters, reach, text
 from gshard_train.gin_check.names import Names, import_all
 from gshard_train.gin_check.statements import Binding, Reference, Statements, references
 
 
 class Resolved(NamedTuple):
-    """What gin is given, and the last binding of each parameter."""
+    """What gin is given, the last binding of each parameter, and the names that led there."""
 
     text: str
     bound: parameters.Bound
+    statements: Statements
+    names: Names
+
+    def origins(self) -> str:
+        """Every value with the place that set it and what it replaced."""
+        return origins.show(self.statements, self.names, self.bound)
 
 
-def resolve(statements: Statements) -> Resolved:
+def resolve(statements: Statements, roots: Collection[str] = ()) -> Resolved:
     """Imports what the statements import and finds what they name.
+
+    Args:
+      statements: of all files and flags.
+      roots: full names of the functions that are called with what is bound to them; bindings that
+        none of them leads to are refused.
 
     Raises:
       UserError: with every module that cannot be imported, or else with every function and
-        parameter that is not there and every argument that nothing sets.
+        parameter that is not there, every argument that nothing sets and every binding that has
+        no effect.
     """
     if faults := list(import_all(statements.imports)):
         raise UserError(*faults)
@@ -38,6 +51,7 @@ def resolve(statements: Statements) -> Resolved:
     if not faults:
         faults += parameters.missing_in_calls(statements, names, bound)
         faults += parameters.still_required(bound)
+        faults += reach.unreached(statements, names, bound, roots)
     if faults:
         raise UserError(*dict.fromkeys(faults))
-    return Resolved(text.render(statements, names, bound), bound)
+    return Resolved(text.render(statements, names, bound), bound, statements, names)

@@ -19,30 +19,63 @@ def render(statements: Statements, names: Names, bound: Bound) -> str:
 
     Imports come in the order of the files, for some of them register things; macros stay macros.
     """
-    return _Renderer(statements, names).text(bound)
+    writer = Writer(statements, names)
+    macros = [
+        writer.assignment(name, binding) for name, binding in statements.final_macros().items()
+    ]
+    body: list[str] = []
+    for (scope, target), bindings in by_function(bound).items():
+        selector = writer.selector(scope, target)
+        body.append("")
+        body += [writer.assignment(f"{selector}.{name}", b) for name, b in bindings.items()]
+    # Writing a value may need one import more, so the imports are asked for last.
+    return "\n".join([_HEADER, *writer.imports(), "", *macros, *body]) + "\n"
 
 
-class _Renderer:
+def by_function(bound: Bound) -> dict[tuple[str, Target], dict[str, Binding]]:
+    """The bindings of each function in each scope, by parameter."""
+    groups: dict[tuple[str, Target], dict[str, Binding]] = {}
+    for (scope, target, parameter), binding in bound.items():
+        groups.setdefault((scope, target), {})[parameter] = binding
+    return groups
+
+
+class Writer:
+    """Writes statements with one symbol for each module.
+
+    Args:
+      statements: in the order of whose imports the symbols are given out.
+      names: of the statements.
+    """
+
     def __init__(self, statements: Statements, names: Names):
-        self._statements = statements
         self._names = names
         self._symbols: dict[str, str] = {}
         for statement in statements.imports:
             self._symbol(statement.module, statement.symbol)
 
-    def text(self, bound: Bound) -> str:
-        """The whole text. Rendering a value may need one import more, so the header comes last."""
-        macros = [
-            self._assignment(name, binding)
-            for name, binding in self._statements.final_macros().items()
+    def imports(self) -> list[str]:
+        """The import statements for everything written so far."""
+        return [
+            f"import {module}" + ("" if symbol == module else f" as {symbol}")
+            for module, symbol in self._symbols.items()
         ]
-        groups: dict[tuple[str, Target], list[str]] = {}
-        for (scope, target, parameter), binding in bound.items():
-            name = f"{self._selector(scope, target)}.{parameter}"
-            groups.setdefault((scope, target), [""]).append(self._assignment(name, binding))
-        body = [line for group in groups.values() for line in group]
-        imports = [self._import(module, symbol) for module, symbol in self._symbols.items()]
-        return "\n".join([_HEADER, *imports, "", *macros, *body]) + "\n"
+
+    def selector(self, scope: str, target: Target) -> str:
+        """How the text names a function: `scope/module.function`."""
+        symbol = BUILTIN if target.module == BUILTIN else self._symbol(target.module)
+        return f"{scope}/{symbol}.{target.path}" if scope else f"{symbol}.{target.path}"
+
+    def assignment(self, name: str, binding: Binding) -> str:
+        """`name = value`, with the items of a long container on lines of their own."""
+        line = f"{name} = {self.value(binding)}"
+        if len(line) <= _WIDTH or not isinstance(binding.value, dict | list | tuple):
+            return line
+        return f"{name} = {self._value(binding.value, binding, _ONE_A_LINE)}"
+
+    def value(self, binding: Binding) -> str:
+        """A binding's value as gin reads it, on one line."""
+        return self._value(binding.value, binding)
 
     def _symbol(self, module: str, wanted: str = "") -> str:
         """The name of a module in the text: the first that a file gave it, made unique."""
@@ -56,20 +89,6 @@ class _Renderer:
             self._symbols[module] = unique
         return self._symbols[module]
 
-    @staticmethod
-    def _import(module: str, symbol: str) -> str:
-        return f"import {module}" + ("" if symbol == module else f" as {symbol}")
-
-    def _selector(self, scope: str, target: Target) -> str:
-        symbol = BUILTIN if target.module == BUILTIN else self._symbol(target.module)
-        return f"{scope}/{symbol}.{target.path}" if scope else f"{symbol}.{target.path}"
-
-    def _assignment(self, name: str, binding: Binding) -> str:
-        line = f"{name} = {self._value(binding.value, binding)}"
-        if len(line) <= _WIDTH or not isinstance(binding.value, dict | list | tuple):
-            return line
-        return f"{name} = {self._value(binding.value, binding, _ONE_A_LINE)}"
-
     def _value(self, value: Any, binding: Binding, comma: str = ", ") -> str:
         """A value as gin reads it; `comma` separates the items of the outermost container."""
         match value:
@@ -78,7 +97,7 @@ class _Renderer:
             case Reference(scope, selector, evaluate):
                 target = self._names.find(selector, binding)
                 assert target is not None, selector  # unknown names were refused before
-                return f"@{self._selector(scope, target)}{'()' if evaluate else ''}"
+                return f"@{self.selector(scope, target)}{'()' if evaluate else ''}"
             case dict():
                 items = [
                     f"{self._value(key, binding)}: {self._value(item, binding)}"
