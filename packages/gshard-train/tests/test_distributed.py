@@ -12,14 +12,14 @@ from gshard_train.errors import UserError
 JOIN = """
 import sys
 from gshard_train import distributed, errors
-address, count, index = sys.argv[1:]
+address, count, index, seconds = sys.argv[1:]
 try:
     distributed.join(
         distributed.Processes(
             coordinator_address=address,
             process_count=int(count),
             process_index=int(index),
-            timeout_seconds=2,
+            timeout_seconds=int(seconds),
         ),
         program="program",
     )
@@ -76,24 +76,27 @@ def test_machine_that_tells_may_be_told_a_part():
     assert list(Processes(found_by_jax=True, process_count=2).faults()) == []
 
 
+def start(address, count, index, seconds):
+    arguments = [address, str(count), str(index), str(seconds)]
+    command = [sys.executable, "-c", JOIN, *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
 def test_time_limit_says_who_is_missing():
-    """Process 1 of 2 without process 0; processes 0 and 1 of 3 without process 2."""
-    alone, three = f"localhost:{free_port()}", f"localhost:{free_port()}"
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", JOIN, *arguments], stderr=subprocess.PIPE, text=True
-        )
-        for arguments in ((alone, "2", "1"), (three, "3", "0"), (three, "3", "1"))
-    ]
+    first, second, three = (f"localhost:{free_port()}" for _ in range(3))
+    waiting = start(three, 3, 0, 100)
+    started = [start(first, 2, 1, 1), start(second, 2, 0, 1), start(three, 3, 1, 4)]
     said = [process.communicate()[1] for process in started]
+    waiting.kill()
+    waiting.communicate()
     assert [process.returncode for process in started] == [2, 2, 2]
     longer = "or wait longer with --process_timeout=SECONDS\n"
     assert said == [
-        f"program: process 1 of 2: after 2 s nothing answers at {alone}: process 0 is missing; "
+        f"program: process 1 of 2: after 1 s nothing answers at {first}: process 0 is missing; "
         f"start it, check that --coordinator_address is its address, {longer}",
-        f"program: process 0 of 3: after 2 s not all have come to {three}; of 1, 2 at least one "
-        f"is missing; start it, {longer}",
-        f"program: process 1 of 3: after 2 s not all have come to {three}; of 2 at least one is "
+        f"program: process 0 of 2: after 1 s not all have come to {second}; of 1 at least one is "
+        f"missing; start it, {longer}",
+        f"program: process 1 of 3: after 4 s not all have come to {three}; of 2 at least one is "
         f"missing; start it, {longer}",
     ]
 

@@ -130,7 +130,8 @@ def _need_free_port(processes: Processes) -> None:
     except OSError as error:
         raise UserError(
             f"--coordinator_address={processes.coordinator_address}: process 0 cannot listen on "
-            f"port {port} ({os.strerror(error.errno or 0)}); choose another, the same for all processes"
+            f"port {port} ({os.strerror(error.errno or 0)}); choose another, the same for all "
+            "processes"
         ) from error
 
 
