@@ -5,11 +5,24 @@ parameters, as often as there are steps to evaluate.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from gshard_train import state
+import jax
+from absl import logging
+
+from gshard_train import evaluation_files as files
+from gshard_train import expert_languages, state
 from gshard_train.decode import BeamSearch
-from gshard_train.experiment import Experiment, Prepared
+from gshard_train.decoder import Decoder, Hypothesis
+from gshard_train.errors import UserError, reported_as_user_error
+from gshard_train.evaluation_results import EvaluatedTask, results, told
+from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
+from gshard_train.held_out import find_tasks, read_splits
+from gshard_train.task_metrics import Measured, measure, metrics_of, model_outputs
+from gshard_train.teacher_forcing import Scores, TeacherForcing
 
 SEARCH = BeamSearch()
 
@@ -41,6 +54,18 @@ class Evaluation:
     search: BeamSearch = SEARCH
     language_of: Callable[[str], str] = str
 
+    def __post_init__(self):
+        if faults := list(self._faults()):
+            raise ValueError("Evaluation: " + "; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
+        if isinstance(self.splits, str) or not self.splits:
+            given = (self.splits,) if self.splits else ("validation",)
+            yield f"splits={self.splits!r} must be names, such as {given}"
+        for name in ("batch_size", "num_examples"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                yield f"{name}={value} must be at least 1, or None"
+
     def open(self, experiment: Experiment, prepared: Prepared) -> "Evaluator":
         """Reads the examples, once for all steps.
 
@@ -54,16 +79,176 @@ class Evaluator:
     """Measures the parameters of a step on examples that were read before."""
 
     def __init__(self, evaluation: Evaluation, experiment: Experiment, prepared: Prepared):
-        self._evaluation, self._experiment, self._prepared = evaluation, experiment, prepared
+        batch_size = evaluation.batch_size or experiment.batch_size
+        if batch_size != experiment.batch_size:
+            # For its faults: mesh and groups have to divide this batch too.
+            prepare(dataclasses.replace(experiment, batch_size=batch_size, microbatches=1))
+        self._evaluation, self._experiment = evaluation, experiment
+        self._config = prepared.model.config
+        with reported_as_user_error():
+            register(experiment)
+            self._splits = {split: self._read(split) for split in evaluation.splits}
+            tasks = [task.read for tasks in self._splits.values() for task in tasks]
+            self._languages, _ = expert_languages.label(tasks, evaluation.language_of)
+        self._forcing = TeacherForcing(
+            experiment, prepared, batch_size=batch_size, num_labels=len(self._languages)
+        )
+        decoded = any(task.decoded for tasks in self._splits.values() for task in tasks)
+        self._decoder = (
+            Decoder(experiment, prepared, evaluation.search, batch_size=batch_size)
+            if decoded
+            else None
+        )
 
     def __call__(self, step: int, params: state.Params) -> dict[str, float]:
         """Scalars named eval/<task, or all>/<metric>; with several splits eval/<split>/...
 
-        Writes MODEL_DIR/evaluation/<step>/ and MODEL_DIR/evaluation/evaluation.jsonl, on the
-        first process only.
+        Writes MODEL_DIR/evaluation/<step>/ and MODEL_DIR/evaluation.jsonl, on the first process
+        only.
         """
-        raise NotImplementedError
+        found = {}
+        for split, tasks in self._splits.items():
+            result = self._measure(step, split, tasks, params)
+            prefix = "eval" if len(self._splits) == 1 else f"eval/{split}"
+            found |= {f"{prefix}/{name}": value for name, value in files.scalars(result).items()}
+        if jax.process_index() == 0:
+            files.write_lines(self._experiment.model_dir)
+        return found
+
+    def is_done(self, step: int) -> bool:
+        """Whether a step's results are there, newer than its checkpoint and made in this way."""
+        checkpoint = self._experiment.path("checkpoints", str(step))
+        for split in self._splits:
+            result = files.read_result(self._experiment.model_dir, step, split)
+            written = files.result_path(self._experiment.model_dir, step, split)
+            if result is None or result.get("settings") != self._settings(split):
+                return False
+            if checkpoint.exists() and checkpoint.stat().st_mtime > written.stat().st_mtime:
+                return False
+        return True
 
     def compile(self) -> None:
         """Compiles the programs for the parameters' shapes, for a dry run."""
-        raise NotImplementedError
+        self._forcing.compile()
+        if self._decoder:
+            self._decoder.compile()
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"{split}: {len(tasks)} tasks, {sum(len(task.read.examples) for task in tasks)} "
+            f"examples, {sum(len(task.metrics) for task in tasks)} metrics"
+            for split, tasks in self._splits.items()
+        )
+
+    def _read(self, split: str) -> list[EvaluatedTask]:
+        evaluation, experiment = self._evaluation, self._experiment
+        name = evaluation.mixture_or_task_name or experiment.mixture_or_task_name
+        read = read_splits(
+            name,
+            split,
+            experiment.task_feature_lengths,
+            leave_out_lacking=evaluation.leave_out_lacking,
+            num_examples=evaluation.num_examples,
+            use_cached=evaluation.use_cached,
+            need_texts=False,
+        )
+        faults = {f for task in read for f in vocabulary_faults(experiment, task.vocabulary_sizes)}
+        if faults:
+            raise UserError(*sorted(faults))
+        by_name = {task.name: task for task in find_tasks(name)}
+        found, start = [], 0
+        for part in read:
+            metrics = metrics_of(by_name[part.task], predictions=evaluation.decode)
+            rows = slice(start, start + len(part.examples))
+            found.append(EvaluatedTask(by_name[part.task], metrics, part, rows))
+            start = rows.stop
+        return found
+
+    def _settings(self, split: str) -> dict[str, Any]:
+        """What the numbers depend on beside the parameters, as JSON gives it back."""
+        experiment, evaluation = self._experiment, self._evaluation
+        settings = {
+            "tasks": {task.read.task: len(task.read.examples) for task in self._splits[split]},
+            "task_feature_lengths": dict(experiment.task_feature_lengths),
+            "decoder": dataclasses.asdict(evaluation.search) if self._decoder else {},
+        }
+        return json.loads(json.dumps(settings))
+
+    def _measure(
+        self, step: int, split: str, tasks: Sequence[EvaluatedTask], params: state.Params
+    ) -> dict[str, Any]:
+        """The result of one split, which is written too."""
+        started = time.monotonic()
+        examples = [example for task in tasks for example in task.read.examples]
+        language_of = self._evaluation.language_of
+        labels = [
+            self._languages.index(language_of(task.read.task))
+            for task in tasks
+            for _ in task.read.examples
+        ]
+        scores = self._forcing.score(params, examples, labels, progress=True)
+        hypotheses = self._decode(params, tasks)
+        measured = {
+            task.read.task: self._measure_task(task, scores, hypotheses.get(task.read.task))
+            for task in tasks
+        }
+        result = {
+            "step": step,
+            "split": split,
+            "seconds": round(time.monotonic() - started, 3),
+            "settings": self._settings(split),
+            **results(tasks, scores, measured),
+        }
+        logging.info("%s", told(result))
+        if jax.process_index() == 0:
+            self._write(result, tasks, scores, measured, hypotheses)
+        return result
+
+    def _decode(
+        self, params: state.Params, tasks: Sequence[EvaluatedTask]
+    ) -> dict[str, Sequence[Hypothesis]]:
+        """The translations of the tasks that have metrics for them, all in common batches."""
+        if not self._decoder:
+            return {}
+        decoded = [task.read for task in tasks if task.decoded]
+        examples = [example for task in decoded for example in task.examples]
+        found = iter(self._decoder.decode(params, examples, progress=True))
+        return {task.task: [next(found) for _ in task.examples] for task in decoded}
+
+    def _measure_task(
+        self, task: EvaluatedTask, scores: Scores, hypotheses: Sequence[Hypothesis] | None
+    ) -> Measured:
+        length = self._experiment.task_feature_lengths["targets"]
+        outputs = model_outputs(hypotheses, scores.nats_X[task.rows], length)
+        rows = [example.row for example in task.read.examples]
+        return measure(task.task, task.metrics, rows, outputs)
+
+    def _write(
+        self,
+        result: Mapping[str, Any],
+        tasks: Sequence[EvaluatedTask],
+        scores: Scores,
+        measured: Mapping[str, Measured],
+        hypotheses: Mapping[str, Sequence[Hypothesis]],
+    ) -> None:
+        lines = {
+            task.read.task: files.lines(
+                task.read.examples, hypotheses.get(task.read.task), measured[task.read.task]
+            )
+            for task in tasks
+            if measured[task.read.task].inferences
+        }
+        counts = {name: len(objects) for name, objects in lines.items()}
+        settings = {
+            "checkpoint_step": result["step"],
+            "decoder": result["settings"]["decoder"],
+        }
+        documents = {"manifest.json": {"tasks": counts, "split": result["split"], **settings}}
+        if scores.load_NE is not None:
+            documents[expert_languages.FILE_NAME] = expert_languages.shares(
+                self._config, self._languages, scores.load_NE
+            )
+        directory = self._experiment.path(files.DIRECTORY, str(result["step"]))
+        files.write_split(
+            directory, result["split"], result=result, lines=lines, documents=documents
+        )
