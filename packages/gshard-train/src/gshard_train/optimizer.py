@@ -1,14 +1,25 @@
-"""Optimizers made of optax's parts, and where their state lives on the mesh."""
+"""Optimizers made of optax's parts: a direction, weight decay, a learning rate.
 
-from collections.abc import Callable
-from typing import Any
+Every one of them takes `weight_decay` and `clip_norm`, and numbers by a regular expression for
+the names of parameters (`parameter_groups`): `weight_decay_by_name`, and
+`learning_rate_scale_by_name`, which is times the learning rate.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
-from jax.sharding import NamedSharding, PartitionSpec
+from jaxtyping import Array, Float, Int
+
+from gshard_train.adafactor import scale_by_adafactor
+from gshard_train.parameter_groups import values_by_name
+from gshard_train.ranges import counts, not_negative, positive, raise_faults, shares
 
 # Makes an optimizer of the tree of names of each parameter's dimensions (`state.Model.names`).
 OptimizerOfNames = Callable[[Any], optax.GradientTransformation]
+ByName = Mapping[str, float] | None
 
 
 def resolved(
@@ -20,6 +31,54 @@ def resolved(
     return optimizer(names)
 
 
+def adafactor(
+    learning_rate: optax.ScalarOrSchedule,
+    decay_rate: float = 0.8,
+    clipping_threshold: float | None = 1.0,
+    multiply_by_parameter_scale: bool = True,
+    min_dim_size_to_factor: int = 128,
+    epsilon1: float = 1e-30,
+    epsilon2: float = 1e-3,
+    weight_decay: float = 0.0,
+    clip_norm: float | None = None,
+    weight_decay_by_name: ByName = None,
+    learning_rate_scale_by_name: ByName = None,
+) -> OptimizerOfNames:
+    """Adafactor as in the paper (A.2), without momentum; each layer and expert by itself.
+
+    The arguments have T5X's names and `adafactor.scale_by_adafactor` says what they are. The
+    paper's rate goes with it: `schedule.inverse_sqrt()`, times each matrix's own size.
+    """
+    optional = {"clipping_threshold": clipping_threshold} if clipping_threshold is not None else {}
+    raise_faults(
+        "adafactor",
+        positive(decay_rate=decay_rate, epsilon1=epsilon1, epsilon2=epsilon2, **optional),
+        counts(min_dim_size_to_factor=min_dim_size_to_factor),
+        _common_faults(learning_rate, weight_decay, clip_norm),
+    )
+
+    def of_names(names: Any) -> optax.GradientTransformation:
+        direction = scale_by_adafactor(
+            names,
+            decay_rate=decay_rate,
+            clipping_threshold=clipping_threshold,
+            multiply_by_parameter_scale=multiply_by_parameter_scale,
+            min_dim_size_to_factor=min_dim_size_to_factor,
+            epsilon1=epsilon1,
+            epsilon2=epsilon2,
+        )
+        return _assembled(
+            direction,
+            learning_rate,
+            weight_decay,
+            clip_norm,
+            weight_decay_by_name,
+            learning_rate_scale_by_name,
+        )
+
+    return of_names
+
+
 def adam(
     learning_rate: optax.ScalarOrSchedule,
     b1: float = 0.9,
@@ -27,31 +86,158 @@ def adam(
     epsilon: float = 1e-9,
     weight_decay: float = 0.0,
     clip_norm: float | None = 1.0,
+    weight_decay_by_name: ByName = None,
+    learning_rate_scale_by_name: ByName = None,
 ) -> optax.GradientTransformation:
     """Adam with decoupled weight decay, after clipping the gradient's global norm."""
-    update = optax.adamw(learning_rate, b1, b2, epsilon, weight_decay=weight_decay)
-    if clip_norm is None:
-        return update
-    return optax.chain(optax.clip_by_global_norm(clip_norm), update)
-
-
-def state_shardings(
-    optimizer: optax.GradientTransformation, params: Any, param_shardings: Any
-) -> Any:
-    """A sharding for each leaf of the optimizer's state.
-
-    Leaves that mirror a parameter are sharded like it; counters and other scalars are replicated.
-
-    Args:
-      optimizer: the transformation.
-      params: tree of arrays or `jax.ShapeDtypeStruct`.
-      param_shardings: tree of `NamedSharding` of the same structure.
-    """
-    mesh = jax.tree.leaves(param_shardings)[0].mesh
-    return optax.tree.map_params(
-        optimizer,
-        lambda _, sharding: sharding,
-        jax.eval_shape(optimizer.init, params),
-        param_shardings,
-        transform_non_params=lambda _: NamedSharding(mesh, PartitionSpec()),
+    raise_faults(
+        "adam",
+        shares(b1=b1, b2=b2),
+        not_negative(epsilon=epsilon),
+        _common_faults(learning_rate, weight_decay, clip_norm),
     )
+    return _assembled(
+        optax.scale_by_adam(b1, b2, epsilon),
+        learning_rate,
+        weight_decay,
+        clip_norm,
+        weight_decay_by_name,
+        learning_rate_scale_by_name,
+    )
+
+
+def sgd(
+    learning_rate: optax.ScalarOrSchedule,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+    clip_norm: float | None = None,
+    weight_decay_by_name: ByName = None,
+    learning_rate_scale_by_name: ByName = None,
+) -> optax.GradientTransformation:
+    """The gradient, or its sum that fades by `momentum` a step."""
+    raise_faults(
+        "sgd",
+        shares(momentum=momentum),
+        _common_faults(learning_rate, weight_decay, clip_norm),
+    )
+    return _assembled(
+        optax.trace(momentum, nesterov) if momentum else optax.identity(),
+        learning_rate,
+        weight_decay,
+        clip_norm,
+        weight_decay_by_name,
+        learning_rate_scale_by_name,
+    )
+
+
+def lion(
+    learning_rate: optax.ScalarOrSchedule,
+    b1: float = 0.9,
+    b2: float = 0.99,
+    weight_decay: float = 0.0,
+    clip_norm: float | None = None,
+    weight_decay_by_name: ByName = None,
+    learning_rate_scale_by_name: ByName = None,
+) -> optax.GradientTransformation:
+    """Lion (arXiv 2302.06675): the sign of a fading mean; half of Adam's state."""
+    raise_faults(
+        "lion", shares(b1=b1, b2=b2), _common_faults(learning_rate, weight_decay, clip_norm)
+    )
+    return _assembled(
+        optax.scale_by_lion(b1, b2),
+        learning_rate,
+        weight_decay,
+        clip_norm,
+        weight_decay_by_name,
+        learning_rate_scale_by_name,
+    )
+
+
+class RateState(NamedTuple):
+    """What the last step of `scale_by_rate` used, for whoever reports it."""
+
+    count: Int[Array, ""]
+    learning_rate: Float[Array, ""]
+
+
+def learning_rate_of(opt_state: Any) -> Array | None:
+    """The learning rate that made this state; None where the optimizer does not keep it."""
+    return optax.tree_utils.tree_get(opt_state, "learning_rate", None)
+
+
+def scale_by_rate(
+    learning_rate: optax.ScalarOrSchedule, scale_by_name: ByName = None
+) -> optax.GradientTransformation:
+    """Updates times the negative learning rate, and times a number by the parameter's name."""
+    rate = learning_rate if callable(learning_rate) else optax.constant_schedule(learning_rate)
+
+    def rate_at(count: Any) -> Array:
+        return jnp.asarray(rate(count), jnp.float32)
+
+    def init(params: Any) -> RateState:
+        _scales(params, scale_by_name)
+        count = jnp.zeros((), jnp.int32)
+        return RateState(count, rate_at(count))
+
+    def update(updates: Any, state: RateState, params: Any = None):
+        del params
+        now = rate_at(state.count)
+        updates = jax.tree.map(
+            lambda u, scale: (-now * scale).astype(u.dtype) * u,
+            updates,
+            _scales(updates, scale_by_name),
+        )
+        return updates, RateState(optax.safe_increment(state.count), now)
+
+    return optax.GradientTransformation(init, update)
+
+
+def decay_weights(
+    weight_decay: float, weight_decay_by_name: ByName = None
+) -> optax.GradientTransformation:
+    """Adds to each update a share of its parameter, chosen by the parameter's name."""
+
+    def shares_of(params: Any) -> Any:
+        return values_by_name("weight_decay_by_name", params, weight_decay_by_name, weight_decay)
+
+    def init(params: Any) -> optax.EmptyState:
+        shares_of(params)
+        return optax.EmptyState()
+
+    def update(updates: Any, state: optax.EmptyState, params: Any = None):
+        updates = jax.tree.map(
+            lambda u, share, p: u + share * p if share else u, updates, shares_of(params), params
+        )
+        return updates, state
+
+    return optax.GradientTransformation(init, update)
+
+
+def _scales(params: Any, scale_by_name: ByName) -> Any:
+    return values_by_name("learning_rate_scale_by_name", params, scale_by_name, 1.0)
+
+
+def _assembled(
+    direction: optax.GradientTransformation,
+    learning_rate: optax.ScalarOrSchedule,
+    weight_decay: float,
+    clip_norm: float | None,
+    weight_decay_by_name: ByName,
+    learning_rate_scale_by_name: ByName,
+) -> optax.GradientTransformation:
+    clip = [] if clip_norm is None else [optax.clip_by_global_norm(clip_norm)]
+    return optax.chain(
+        *clip,
+        direction,
+        decay_weights(weight_decay, weight_decay_by_name),
+        scale_by_rate(learning_rate, learning_rate_scale_by_name),
+    )
+
+
+def _common_faults(learning_rate: Any, weight_decay: float, clip_norm: float | None):
+    if not callable(learning_rate):
+        yield from not_negative(learning_rate=learning_rate)
+    yield from not_negative(weight_decay=weight_decay)
+    if clip_norm is not None:
+        yield from positive(clip_norm=clip_norm)

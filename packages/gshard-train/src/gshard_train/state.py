@@ -10,9 +10,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gshard_annotate import Rules, tree_shardings
 from gshard_train.models.transformer import EncoderDecoder, TransformerConfig
-from gshard_train.optimizer import state_shardings
+from gshard_train.optimizer_sharding import state_shardings
 
 Params = dict[str, Any]
+HOST_MEMORY = "pinned_host"
 
 
 class TrainState(NamedTuple):
@@ -62,18 +63,64 @@ def abstract_model(config: TransformerConfig) -> Model:
 
 
 def shardings(
-    model: Model, optimizer: optax.GradientTransformation, rules: Rules, mesh: Mesh
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    rules: Rules,
+    mesh: Mesh,
+    *,
+    offload_optimizer: bool = False,
 ) -> TrainState:
     """A sharding for each array of the state, from the parameters' names and the rules.
+
+    An expert's dimension called `embed` or `mlp` follows the rule for `expert_embed` or
+    `expert_mlp` where there is one: experts are split already, and what splits the others may not
+    be free for them.
+
+    Args:
+      model: what is trained.
+      optimizer: whose state it is.
+      rules: what the names mean.
+      mesh: where the arrays go.
+      offload_optimizer: whether the optimizer's arrays lie in the memory of the devices' hosts.
 
     Raises:
       ValueError: naming every parameter whose shape, names and mesh do not fit together.
     """
     shapes = model.shapes()
-    params = tree_shardings(model.names(), shapes, rules, mesh)
+    names = _names_for(rules, model.names())
+    params = tree_shardings(names, shapes, rules, mesh)
     replicated = NamedSharding(mesh, PartitionSpec())
-    opt_state = state_shardings(optimizer, shapes, params)
+    opt_state = state_shardings(optimizer, shapes, names, rules, mesh)
+    if offload_optimizer:
+        # Scalars stay: there is nothing to save.
+        opt_state = jax.tree.map(
+            lambda one: one.with_memory_kind(HOST_MEMORY) if len(one.spec) else one, opt_state
+        )
     return TrainState(replicated, params, opt_state, replicated)
+
+
+def offload_fault(mesh: Mesh) -> str | None:
+    """Why the devices of a mesh cannot keep arrays in their hosts' memory, if so."""
+    device = mesh.devices.flat[0]
+    kinds = [memory.kind for memory in device.addressable_memories()]
+    if HOST_MEMORY in kinds:
+        return None
+    return (
+        f"offload_optimizer=True needs the memory {HOST_MEMORY!r}, and {device.device_kind} "
+        f"devices have {', '.join(kinds) or 'none'}; set Experiment.offload_optimizer = False"
+    )
+
+
+def _names_for(rules: Rules, names: Params) -> Params:
+    """The names by which the rules find each dimension."""
+    known = {name for name, _ in rules.pairs}
+
+    def of_array(each: tuple[str | None, ...]) -> tuple[str | None, ...]:
+        if "expert" not in each:
+            return each
+        return tuple(own if (own := f"expert_{name}") in known else name for name in each)
+
+    return jax.tree.map(of_array, names, is_leaf=lambda node: isinstance(node, tuple))
 
 
 def create(
@@ -83,9 +130,12 @@ def create(
     mesh: Mesh,
     *,
     seed: int,
+    offload_optimizer: bool = False,
 ) -> TrainState:
     """A new state, each array made in place on the devices that hold it."""
-    return compiled_init(model, optimizer, rules, mesh, seed=seed)()
+    return compiled_init(
+        model, optimizer, rules, mesh, seed=seed, offload_optimizer=offload_optimizer
+    )()
 
 
 def compiled_init(
@@ -95,6 +145,7 @@ def compiled_init(
     mesh: Mesh,
     *,
     seed: int,
+    offload_optimizer: bool = False,
 ) -> jax.stages.Compiled:
     """The program that makes a new state."""
 
@@ -106,7 +157,7 @@ def compiled_init(
             jnp.zeros((), jnp.int32), params, optimizer.init(params), jax.random.key_data(run_key)
         )
 
-    out_shardings = shardings(model, optimizer, rules, mesh)
+    out_shardings = shardings(model, optimizer, rules, mesh, offload_optimizer=offload_optimizer)
     # It runs once: on CPU, LLVM's optimizations would take three times as long as they save.
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     options: dict[str, str | bool] = {"xla_backend_optimization_level": "0"} if on_cpu else {}
@@ -114,7 +165,12 @@ def compiled_init(
 
 
 def abstract_state(
-    model: Model, optimizer: optax.GradientTransformation, rules: Rules, mesh: Mesh
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    rules: Rules,
+    mesh: Mesh,
+    *,
+    offload_optimizer: bool = False,
 ) -> TrainState:
     """Shape, dtype and sharding of each array of the state: what to restore a checkpoint into."""
     params = model.shapes()
@@ -125,5 +181,5 @@ def abstract_state(
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         shapes,
-        shardings(model, optimizer, rules, mesh),
+        shardings(model, optimizer, rules, mesh, offload_optimizer=offload_optimizer),
     )

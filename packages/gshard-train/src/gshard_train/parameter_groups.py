@@ -1,0 +1,78 @@
+"""Numbers for groups of parameters, chosen by their names: weight decay, learning rates.
+
+A parameter's name is its path in the model, joined by "/", such as `encoder/first/attention/wq`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from gshard_train.errors import did_you_mean
+from gshard_train.ranges import not_negative
+
+
+def values_by_name(
+    who: str, params: Any, values: Mapping[str, float] | None, default: float
+) -> Any:
+    """The number of each parameter: that of the first regular expression for its whole name.
+
+    Args:
+      who: what the numbers are, for messages.
+      params: tree of arrays or shapes.
+      values: numbers by regular expression; a parameter that none matches has the default.
+      default: the number of all others.
+
+    Raises:
+      ValueError: an expression that is none, that matches no parameter, or that earlier ones
+        always forestall; numbers below 0. All of them at once.
+    """
+    values = values or {}
+    names = tree_names(params)
+    found = {name: [each for each in values if _matches(each, name)] for name in names}
+    faults = [*not_negative(**{f"{who}[{each!r}]": n for each, n in values.items()})]
+    faults += _expression_faults(who, values, found)
+    if faults:
+        raise ValueError("; ".join(faults))
+    numbers = [values[each[0]] if each else default for each in found.values()]
+    return jax.tree.unflatten(jax.tree.structure(params), numbers)
+
+
+def tree_names(params: Any) -> list[str]:
+    """The name of each leaf of a tree, in the order of its leaves."""
+    return [
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for path, _ in jax.tree_util.tree_leaves_with_path(params)
+    ]
+
+
+def _matches(expression: str, name: str) -> bool:
+    try:
+        return re.fullmatch(expression, name) is not None
+    except re.error:
+        return False
+
+
+def _expression_faults(
+    who: str, values: Mapping[str, float], found: Mapping[str, list[str]]
+) -> list[str]:
+    faults = []
+    for each in values:
+        try:
+            re.compile(each)
+        except re.error as error:
+            faults.append(f"{who}: {each!r} is no regular expression ({error})")
+            continue
+        matched = [expressions for expressions in found.values() if each in expressions]
+        if not matched:
+            faults.append(
+                f"{who}: {each!r} matches the whole name of no parameter"
+                f"{did_you_mean(each, found)} (names are such as {next(iter(found), 'none')})"
+            )
+        elif all(expressions[0] != each for expressions in matched):
+            faults.append(
+                f"{who}: {each!r} never counts, since earlier expressions match the same "
+                "parameters; put it first"
+            )
+    return faults
