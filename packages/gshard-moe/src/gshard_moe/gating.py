@@ -22,6 +22,7 @@ from gshard_moe.choosing import (
     valid,
 )
 from gshard_moe.choosing import probabilities as probabilities
+from gshard_moe.drawing import draw, key_faults
 from gshard_moe.routing import Routing
 
 SecondExpert = Literal["random", "always", "never"]
@@ -66,7 +67,7 @@ def top2(
       capacity: Slots per group and expert.
       mask_GS: False for padding, which takes no slot.
       key: For `second="random"`. What is drawn depends on it and on the token's place only,
-        not on devices.
+        not on devices. With one key for each group, its place in its group.
       second: Whether the second expert is used with the paper's probability 2 g2 ("random",
         lines 17-20), "always" or "never".
       burn_slots: The coin's losers take up slots all the same. As printed, line 21; the authors'
@@ -74,7 +75,7 @@ def top2(
       normalize_after_dropping: A token that keeps one expert weighs it with 1, as in fairscale and
         in NLLB-MoE by default, and not with its gate as in the paper.
     """
-    check_inputs("top2", logits_GSE, mask_GS, capacity)
+    check_inputs("top2", logits_GSE, mask_GS, capacity, key_faults(key, logits_GSE.shape[:1]))
     _check_second("top2", second, key)
     logits_GSE = logits_GSE.astype(jnp.float32)
     stopped_GSE = jax.lax.stop_gradient(logits_GSE)
@@ -182,6 +183,6 @@ def _coin(
 ) -> Bool[Array, "G S"]:
     if second == "random":
         assert key is not None
-        return 2 * gate2_GS > jax.random.uniform(key, gate2_GS.shape)
+        return 2 * gate2_GS > draw(jax.random.uniform, key, gate2_GS.shape)
     # A second gate of 0 has nothing to send (one expert, or all others underflow).
     return gate2_GS > 0 if second == "always" else jnp.zeros(gate2_GS.shape, bool)

@@ -200,7 +200,8 @@ class MoELayer(nnx.Module):
           x_GSM: Tokens in groups.
           mask_GS: False for padding: routed nowhere, output 0, in no loss or statistic.
           key: For the second expert's coin and for jitter; a function of it and of the token's
-            place only.
+            place only. Or one for each group, [G]: what is drawn then depends on that and on the
+            place in the group, whichever groups are computed together.
           deterministic: Evaluation: the `eval_` settings, no jitter. None for what `eval()` and
             `train()` said last; False before that.
           layer_index: Which of several stacked layers this is, for messages.

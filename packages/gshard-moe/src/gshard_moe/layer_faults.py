@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from gshard_moe.capacity import capacity_factor_means
+from gshard_moe.drawing import key_faults
 from gshard_moe.exchange import Devices, Dispatch, ExpertLoop
 from gshard_moe.routers import Router, Top2
 from gshard_moe.routing import ExpertRouting, Routing
@@ -203,6 +204,7 @@ def input_faults(
         faults.append(f"mask is {mask_GS.dtype}; give bool, False for padding")
     if key is None:
         faults += _key_faults(layer, deterministic)
+    faults += key_faults(key, x_GSM.shape[:1])
     if layer.check_finite and not (devices := Devices.around()).one:
         count = devices.mesh.size if devices.mesh else 1
         faults.append(

@@ -3,9 +3,13 @@
 Axes: G groups, S tokens per group, E experts, M model width.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+from gshard_moe.drawing import draw, fold_in
 
 
 def router_logits(
@@ -23,13 +27,14 @@ def router_logits(
       router_ME: The router's matrix.
       mask_GS: False for padding.
       jitter: Inputs are multiplied with noise from 1 - jitter to 1 + jitter.
-      key: For jitter.
+      key: For jitter; one, or one for each group.
     """
     if jitter:
         assert key is not None
         # A key of its own, so that the second expert's coin is the same with jitter and without.
-        key = jax.random.fold_in(key, 1)
-        noise = jax.random.uniform(key, x_GSM.shape, minval=1 - jitter, maxval=1 + jitter)
+        key = fold_in(key, 1)
+        evenly = functools.partial(jax.random.uniform, minval=1 - jitter, maxval=1 + jitter)
+        noise = draw(evenly, key, x_GSM.shape)
         x_GSM = x_GSM.astype(jnp.float32) * noise
     logits_GSE: Array = _product(x_GSM, router_ME.astype(jnp.float32), mask_GS)
     return logits_GSE

@@ -45,7 +45,7 @@ class Router(Protocol):
         key: jax.Array | None,
         deterministic: bool,
     ) -> Routing | ExpertRouting:
-        """Where each token goes."""
+        """Where each token goes; `key` is one, or one for each group."""
         ...
 
 
