@@ -47,7 +47,7 @@ class FeedForwardPart(nnx.Module):
             y_GSM, output = self.layer(
                 h_GSM,
                 mask_GS,
-                key=context.fold(0).key,
+                key=context.group_keys(0),
                 deterministic=context.key is None,
                 labels_GS=context.label_GS(),
                 num_labels=context.num_labels,

@@ -3,6 +3,7 @@
 Axes: B batch, L length, M model width, H hidden width, V vocabulary.
 """
 
+import functools
 from typing import Literal
 
 import jax
@@ -14,6 +15,7 @@ from gshard_annotate import annotate
 from gshard_train.models.initializers import kernel, named, table
 
 RMS_EPSILON = 1e-6
+HALF_WORDS = 2**16
 
 # Logical names of the two lengths: apart, so that swapping them is noticed.
 Length = Literal["source_length", "target_length"]
@@ -37,12 +39,20 @@ def dropout(
 ) -> Float[Array, " B *X"]:
     """`x` with a share `rate` of its entries set to 0 and the rest scaled up; no keys, no dropout.
 
-    Each row draws from its own key, so what it draws depends on nothing else in the batch.
+    The share is a multiple of 2**-16. Each row draws from its own key, so what it draws depends on
+    nothing else in the batch.
     """
     if key_B is None or rate == 0.0:
         return x_BX
-    keep_BX = jax.vmap(lambda key: jax.random.bernoulli(key, 1.0 - rate, x_BX.shape[1:]))(key_B)
-    return jnp.where(keep_BX, x_BX / (1.0 - rate), 0).astype(x_BX.dtype)
+    # A random word is enough for two entries, and drawing is what dropout costs.
+    dropped = round(rate * HALF_WORDS)
+    *shape, last = x_BX.shape[1:]
+    draw = functools.partial(jax.random.bits, shape=(*shape, -(-last // 2)), dtype=jnp.uint32)
+    words_BX = jax.vmap(draw)(key_B)
+    halves_BX = jnp.concatenate([words_BX >> 16, words_BX & (HALF_WORDS - 1)], -1)[..., :last]
+    return jnp.where(halves_BX >= dropped, x_BX / (1.0 - dropped / HALF_WORDS), 0).astype(
+        x_BX.dtype
+    )
 
 
 class Embedding(nnx.Module):
