@@ -114,6 +114,14 @@ class Checkpointer:
         )
         return tensors.unnested(restored[_STATE], abstract_state), restored[_FEED]
 
+    def check(self, step: int, abstract_state: Any) -> None:
+        """Compares a step's tensors with those wanted, as `restore` does; reads none.
+
+        Raises:
+          UserError: naming those that differ.
+        """
+        self._compare(step, self._saved(step), tensors.nested(abstract_state))
+
     def restore_part(self, step: int, name: str, abstract_part: Any) -> Any:
         """One part of a step's state, such as its "params"; the rest is not read.
 

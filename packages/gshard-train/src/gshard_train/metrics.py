@@ -5,15 +5,17 @@ does that beside the first compilation; what is written before it is done waits 
 `write` never does.
 """
 
-import concurrent.futures
 import json
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
+
+from gshard_train.tensorboard import TensorBoard
 
 FILE_NAME = "metrics.jsonl"
 _logger = logging.getLogger(__name__)
@@ -25,18 +27,23 @@ class MetricsWriter:
     Usable in a `with` block. `metrics.jsonl` never holds a step twice: a run that goes on from
     `start_step` first drops the lines behind that step, which an interrupted run had written after
     its last checkpoint.
+
+    Attributes:
+      before: the last line that earlier runs had written, one that is dropped included.
     """
 
     def __init__(self, model_dir: str | os.PathLike[str], *, start_step: int = 0):
+        self.before: dict[str, Any] = {}
         self._active = jax.process_index() == 0
         if not self._active:
             return
         os.makedirs(model_dir, exist_ok=True)
         path = os.path.join(model_dir, FILE_NAME)
-        _drop_after(path, start_step)
+        self.before = _drop_after(path, start_step)
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
-        self._last_step = start_step
-        self._events = _TensorBoard(os.fspath(model_dir))
+        self._line: dict[str, Any] = {"step": start_step}
+        self._line_start = self._file.tell()
+        self._events = TensorBoard(os.fspath(model_dir))
 
     def __enter__(self) -> "MetricsWriter":
         return self
@@ -55,21 +62,49 @@ class MetricsWriter:
         """
         if not self._active:
             return
-        if step <= self._last_step:
+        if step <= self._line["step"]:
             raise ValueError(
-                f"MetricsWriter.write: step {step} comes after step {self._last_step}; "
+                f"MetricsWriter.write: step {step} comes after step {self._line['step']}; "
                 "write the steps of a run in order and each of them once"
             )
-        self._last_step = step
+        self._line, self._line_start = {"step": step}, self._file.tell()
+        self.add(step, scalars)
+
+    def add(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Adds scalars to the line of `step`, which is the last that was written.
+
+        Raises:
+          ValueError: if it is not the last.
+        """
+        if not self._active:
+            return
+        if step != self._line["step"]:
+            raise ValueError(
+                f"MetricsWriter.add: step {step} is not the last one, {self._line['step']}; "
+                "add to a line before the next is written"
+            )
         numbers = {name: _number(value) for name, value in scalars.items()}
         odd = {name: n for name, n in numbers.items() if not math.isfinite(n)}
         if odd:
             shown = ", ".join(f"{name} is {value}" for name, value in odd.items())
             _logger.warning("Step %d: %s.", step, shown)
-        line = {"step": step, **numbers, **dict.fromkeys(odd)}
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._line |= {**numbers, **dict.fromkeys(odd)}
+        self._file.seek(self._line_start)
+        self._file.truncate()
+        self._file.write(json.dumps(self._line, allow_nan=False) + "\n")
         self._file.flush()
-        self._events.write(step, numbers)
+        self._events.scalars(step, numbers)
+
+    def write_load(self, step: int, load_LE: np.ndarray, layers: Sequence[str]) -> None:
+        """Queues the load of each layer's experts: histograms for TensorBoard, and a picture.
+
+        Args:
+          step: as for `write`.
+          load_LE: 1 where all experts of a layer are equal.
+          layers: their names.
+        """
+        if self._active:
+            self._events.load(step, load_LE, layers)
 
     def close(self) -> None:
         """Waits until everything is on disk."""
@@ -78,68 +113,33 @@ class MetricsWriter:
             self._events.close()
 
 
-class _TensorBoard:
-    """A queue to clu's writer in a thread of its own. Without the writer, a run goes on."""
-
-    def __init__(self, directory: str):
-        # The pool's exit hook finishes the queue when a program ends without close().
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, "tensorboard")
-        self._writer: Any = None
-        self._thread.submit(self._guard, self._open, directory)
-
-    def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        self._thread.submit(self._guard, self._write, step, scalars)
-
-    def close(self) -> None:
-        self._thread.submit(self._guard, self._close)
-        self._thread.shutdown(wait=True)
-
-    def _guard(self, function: Any, *arguments: Any) -> None:
-        try:
-            function(*arguments)
-        except Exception:
-            self._writer = None
-            _logger.warning("TensorBoard's events are no longer written.", exc_info=True)
-
-    def _open(self, directory: str) -> None:
-        if jax.default_backend() == "gpu":
-            import tensorflow as tf
-
-            tf.config.set_visible_devices([], "GPU")  # it would take the memory that JAX needs
-        from clu.metric_writers import SummaryWriter
-
-        self._writer = SummaryWriter(directory)
-
-    def _write(self, step: int, scalars: Mapping[str, float]) -> None:
-        if self._writer:
-            self._writer.write_scalars(step, scalars)
-            self._writer.flush()
-
-    def _close(self) -> None:
-        if self._writer:
-            self._writer.close()
-
-
 def _number(value: Any) -> int | float:
     return value if isinstance(value, int) else float(value)
 
 
-def _drop_after(path: str, step: int) -> None:
-    """Removes the lines behind `step`, and one that was cut short, by writing the file anew."""
+def _drop_after(path: str, step: int) -> dict[str, Any]:
+    """Removes the lines behind `step`, and one that was cut short, by writing the file anew.
+
+    Returns:
+      the last whole line that was there before.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.readlines()
     except FileNotFoundError:
-        return
+        return {}
+    whole = [line for line in lines if _step_of(line) < math.inf]
+    last = json.loads(whole[-1]) if whole else {}
     kept = [line for line in lines if _step_of(line) <= step]
     if len(kept) == len(lines):
-        return
+        return last
     _logger.info("Dropped %d lines behind step %d from %s.", len(lines) - len(kept), step, path)
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.writelines(kept)
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".new", path)
+    return last
 
 
 def _step_of(line: str) -> float:

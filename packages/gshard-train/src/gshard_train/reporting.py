@@ -1,79 +1,194 @@
-"""What a run tells while it runs: a line of progress, `metrics.jsonl` and TensorBoard."""
+"""What a run tells while it runs: a line of progress, `metrics.jsonl` and TensorBoard.
+
+Nothing here waits for the step that the devices are at: a step's figures are read when the next
+one has been handed to them.
+"""
 
 import math
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+from gshard_train import expert_load, hosts
+from gshard_train.experiment import Experiment, Prepared
 from gshard_train.metrics import MetricsWriter
+from gshard_train.overview import moe_layer_names
 from gshard_train.progress import Progress
 from gshard_train.step import Metrics
+from gshard_train.stopwatch import Stopwatch
+from gshard_train.utilisation import step_flops
 
-COUNTS = ("source_tokens", "target_tokens")  # added up; everything else is a mean over steps
+# Added up; everything else is a mean over steps.
+COUNTS = ("source_tokens", "target_tokens", "sequences", "expert_load")
+# Parts of the loop's time in which no step is made, and the names they are reported under.
+STALLS = {
+    "compile": "compile_seconds",
+    "checkpoint": "checkpoint_stall_seconds",
+    "evaluation": "evaluation_seconds",
+}
+_GIB = 2**30
 
 
 class Reporter:
-    """Collects each step's metrics on the devices and reports their means now and then."""
+    """Collects each step's metrics from the devices and reports their means now and then.
 
-    def __init__(self, model_dir: str, *, start: int, total: int):
-        self._writer = MetricsWriter(model_dir, start_step=start)
-        self._progress = Progress(start, total)
-        self._pending: list[Metrics] = []
+    Args:
+      experiment: what is trained.
+      prepared: its mesh, whose devices cost time.
+      start: the step that the run goes on from.
+      total: the step at which it ends.
+      log_period: steps between reports.
+      watch: parts "data", "compile", "checkpoint" and "evaluation" of the loop's time.
+      peak_flops_per_device: what a device could do in a second, for the utilisation.
+      repeated_share: share of the examples so far that were not new; None where no one knows.
+      began: `time.monotonic()` when the run began, for its cost.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        prepared: Prepared,
+        *,
+        start: int,
+        total: int,
+        log_period: int,
+        watch: Stopwatch,
+        peak_flops_per_device: float | None = None,
+        repeated_share: Callable[[], float | None] = lambda: None,
+        began: float | None = None,
+    ):
+        self._experiment, self._devices = experiment, prepared.mesh.size
+        self._writer = MetricsWriter(experiment.model_dir, start_step=start)
+        self._progress = Progress(start, total) if jax.process_index() == 0 else None
+        self._period, self._watch, self._peak = log_period, watch, peak_flops_per_device
+        self._repeated_share = repeated_share
+        self._began = time.monotonic() if began is None else began
+        self._newest: Metrics | None = None  # of step self._step, still on the devices
+        self._done: list[dict[str, Any]] = []  # of the steps before, since the last report
         self._step = start
-        self._since = time.monotonic()
 
     def __enter__(self) -> "Reporter":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.close()
+        if self._progress:
+            self._progress.close()
         self._writer.close()
 
-    def add(self, step: int, metrics: Metrics, *, now: bool) -> None:
-        """Takes in one step's metrics; `now` reports all since the last report.
+    def add(self, step: int, metrics: Metrics) -> None:
+        """Takes in one step's metrics, and reports up to the step before when that is due.
 
         Waits for the step before, so that the devices have one step to do and one to come.
-        """
-        if self._pending:
-            jax.block_until_ready(self._pending[-1])
-        self._pending.append(metrics)
-        self._step = step
-        if now:
-            self.report()
-
-    def report(self) -> None:
-        """Writes the means over the steps since the last report.
 
         Raises:
-          FloatingPointError: loss, gradient or update of one of them is not a number.
+          FloatingPointError: loss, gradient or update of the step before is not a number.
         """
-        if not self._pending:
+        self._fetch()
+        if self._done and self._step % self._period == 0:
+            self._report()
+        self._newest, self._step = metrics, step
+
+    def report(self) -> None:
+        """Writes the means over the steps since the last report; waits for the newest step.
+
+        Raises:
+          FloatingPointError: as `add` does, for the newest step.
+        """
+        self._fetch()
+        if self._done:
+            self._report()
+
+    def add_evaluation(self, scalars: Mapping[str, float]) -> None:
+        """Adds an evaluation's scalars to the line of the step that was reported last."""
+        self._writer.add(self._step, scalars)
+
+    def _fetch(self) -> None:
+        if self._newest is None:
             return
-        steps = jax.device_get(self._pending)
-        self._pending = []
-        self._check(steps)
-        seconds, self._since = time.monotonic() - self._since, time.monotonic()
+        with self._watch.part("devices"):
+            jax.block_until_ready(self._newest)
+        metrics, self._newest = jax.device_get(self._newest), None
+        self._done.append(metrics)
+        # The update too: a loss is computed with the parameters from before it.
+        for name in ("total_loss", "gradient_norm", "update_norm"):
+            if not math.isfinite(metrics[name]):
+                raise FloatingPointError(
+                    f"{name} of step {self._step} is {metrics[name]}; the newest checkpoint is "
+                    "from before. Lower the learning rate or clip gradients and run again"
+                )
+
+    def _report(self) -> None:
+        steps, self._done = self._done, []
         values = {
             name: np.sum([s[name] for s in steps], axis=0) / (1 if name in COUNTS else len(steps))
             for name in steps[0]
         }
-        tokens = values.pop("source_tokens") + values.pop("target_tokens")
+        counts = {name: values.pop(name) for name in COUNTS if name in values}
         scalars = {name: float(v) for name, v in values.items() if np.ndim(v) == 0}
-        scalars |= {
-            "tokens_per_second": float(tokens) / seconds,
-            "step_seconds": seconds / len(steps),
-        }
+        scalars |= self._speed(counts, len(steps)) | self._cost() | _memory()
+        if (share := self._repeated_share()) is not None:
+            scalars["repeated_share"] = share
+        if (choices_LE := counts.get("expert_load")) is not None:
+            load_LE = expert_load.relative(choices_LE)
+            scalars |= expert_load.figures(load_LE)
+            layers = moe_layer_names(self._experiment.model)
+            self._writer.write_load(self._step, load_LE, layers)
         self._writer.write(self._step, scalars)
-        self._progress.update(self._step, scalars)
+        if self._progress:
+            self._progress.update(self._step, scalars)
 
-    def _check(self, steps: list[dict[str, Any]]) -> None:
-        """The update too: a loss is computed with the parameters from before it."""
-        for number, metrics in enumerate(steps, self._step - len(steps) + 1):
-            for name in ("total_loss", "gradient_norm", "update_norm"):
-                if not math.isfinite(metrics[name]):
-                    raise FloatingPointError(
-                        f"{name} of step {number} is {metrics[name]}; the newest checkpoint is "
-                        "from before. Lower the learning rate or clip gradients and run again"
-                    )
+    def _speed(self, counts: Mapping[str, Any], steps: int) -> dict[str, float]:
+        """Over the time in which steps are made: without stalls, with the wait for data."""
+        lap = self._watch.lap()
+        stalls = {name: lap.parts.get(part, 0.0) for part, name in STALLS.items()}
+        seconds = max(lap.seconds - sum(stalls.values()), 1e-9)
+        own_seconds = max(seconds - lap.parts.get("devices", 0.0), 0.0)
+        flops = self._flops(counts, steps) / seconds / self._devices
+        tokens = counts["source_tokens"] + counts["target_tokens"]
+        return {
+            "tokens_per_second": float(tokens) / seconds,
+            **(
+                {"sequences_per_second": float(counts["sequences"]) / seconds}
+                if "sequences" in counts
+                else {}
+            ),
+            "step_seconds": seconds / steps,
+            "tflops_per_device": flops / 1e12,
+            **({"utilisation": flops / self._peak} if self._peak else {}),
+            "data_wait_share": lap.parts.get("data", 0.0) / seconds,
+            **{name: spent for name, spent in stalls.items() if spent},
+            **hosts.slowest(own_seconds / steps),
+        }
+
+    def _flops(self, counts: Mapping[str, Any], steps: int) -> float:
+        """Of all steps since the last report."""
+        lengths = self._experiment.task_feature_lengths
+        load_LE = counts.get("expert_load")
+        return step_flops(
+            self._experiment.model,
+            source_tokens=float(counts["source_tokens"]),
+            target_tokens=float(counts["target_tokens"]),
+            source_length=lengths["inputs"],
+            target_length=lengths["targets"],
+            choices=None if load_LE is None else float(load_LE.sum()),
+        )
+
+    def _cost(self) -> dict[str, float]:
+        """Device-hours of this start, and of all starts in this directory."""
+        hours = self._devices * (time.monotonic() - self._began) / 3600
+        before = self._writer.before.get("device_hours_total") or 0.0
+        return {"device_hours": hours, "device_hours_total": before + hours}
+
+
+def _memory() -> dict[str, float]:
+    """Of this host's fullest device, where the backend tells."""
+    stats = [found for device in jax.local_devices() if (found := device.memory_stats())]
+    names = {"bytes_in_use": "device_memory_gib", "peak_bytes_in_use": "device_memory_peak_gib"}
+    return {
+        shown: max(each[name] for each in stats) / _GIB
+        for name, shown in names.items()
+        if stats and all(name in each for each in stats)
+    }

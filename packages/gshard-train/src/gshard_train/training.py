@@ -1,19 +1,25 @@
 """A training run, from the first check to the last checkpoint."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import jax
 from absl import logging
 
-from gshard_train import config, state
+from gshard_train import compilation_cache, config, profiling, state
 from gshard_train.checkpoint import Checkpointer
 from gshard_train.data import Feed, to_mesh
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared, open_feed, prepare
 from gshard_train.interruption import Interrupted, StopRequest
+from gshard_train.overview import overview, program_memory
+from gshard_train.prefetch import Prefetch
+from gshard_train.profiling import Profiler
 from gshard_train.reporting import Reporter
-from gshard_train.step import batch_sharding, make_step
+from gshard_train.step import Step, batch_sharding, make_step
+from gshard_train.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from gshard_train.evaluation import Evaluation
@@ -29,6 +35,8 @@ def train(
     eval_period: int | None = None,
     evaluation: "Evaluation | None" = None,
     profile_steps: Sequence[int] = (),
+    peak_flops_per_device: float | None = None,
+    compilation_cache_dir: str | None = compilation_cache.DEFAULT_DIRECTORY,
     effective_config: str = "",
     dry_run: bool = False,
 ) -> int:
@@ -46,6 +54,10 @@ def train(
       eval_period: steps between evaluations; the last step has one too. None never evaluates.
       evaluation: what is evaluated then.
       profile_steps: first and last step of a profile, such as (10, 15); empty for none.
+      peak_flops_per_device: what one device could do in a second, such as 197e12 for a TPU v5e in
+        bfloat16; the utilisation is reported where it is given.
+      compilation_cache_dir: where compiled programs are kept for the next start, below the
+        experiment's directory where it is relative; None for nowhere.
       effective_config: text that is kept as `config.gin` beside the checkpoints.
       dry_run: builds everything, the compiled step too, and neither trains nor writes anything.
 
@@ -54,23 +66,32 @@ def train(
       Interrupted: SIGINT or SIGTERM came; the last whole step has a checkpoint.
       FloatingPointError: loss or gradient is not a number; the newest checkpoint is from before.
     """
+    began = time.monotonic()
     periods = {
         "TRAIN_STEPS": train_steps,
         "CHECKPOINT_PERIOD": checkpoint_period,
         "checkpoints_kept": checkpoints_kept,
         "log_period": log_period,
-        **({} if eval_period is None else {"EVAL_PERIOD": eval_period}),
+        "EVAL_PERIOD": eval_period,
     }
-    faults = [f"{name}={n} must be at least 1" for name, n in periods.items() if n < 1]
-    faults += _evaluation_faults(eval_period, evaluation)
+    faults = [
+        *_faults(periods, evaluation, peak_flops_per_device),
+        *profiling.faults(profile_steps),
+        *compilation_cache.faults(compilation_cache_dir),
+    ]
     if faults:
         raise UserError(*faults)
     prepared = prepare(experiment)
+    evaluation = evaluation if eval_period else None
+    if dry_run:
+        return _build(experiment, prepared, evaluation)
     with (
+        compilation_cache.use(compilation_cache_dir, model_dir=experiment.model_dir),
         contextlib.closing(open_feed(experiment)) as feed,
         Checkpointer(experiment.model_dir, keep=checkpoints_kept) as checkpointer,
         StopRequest() as stop,
     ):
+        evaluate = evaluation.open(experiment, prepared) if evaluation else None
         train_state = _start(experiment, prepared, feed, checkpointer)
         step = int(train_state.step)
         if step >= train_steps:
@@ -81,22 +102,44 @@ def train(
                 "The configuration, which %s keeps:\n%s", config.SAVED_NAME, effective_config
             )
             config.save(effective_config, experiment.model_dir)
-        run_step = make_step(
-            prepared.model, prepared.optimizer, experiment.loss, experiment.rules, prepared.mesh
+        logging.info("What is trained:\n%s", overview(experiment, prepared, train_state))
+        watch = Stopwatch()
+        batches = Prefetch(feed, batch_sharding(experiment.rules, prepared.mesh))
+        reporter = Reporter(
+            experiment,
+            prepared,
+            start=step,
+            total=train_steps,
+            log_period=log_period,
+            watch=watch,
+            peak_flops_per_device=peak_flops_per_device,
+            repeated_share=lambda: _repeated_share(feed, batches.get_state()),
+            began=began,
         )
-        batches = batch_sharding(experiment.rules, prepared.mesh)
-        with Reporter(experiment.model_dir, start=step, total=train_steps) as reporter:
+        profiler = Profiler(experiment.model_dir, profile_steps, start=step, total=train_steps)
+        with batches, reporter, profiler:
+            with watch.part("compile"):
+                run_step = _compiled(experiment, prepared, train_state, batches.shapes())
             while step < train_steps and not stop.name:
-                train_state, metrics = run_step(train_state, to_mesh(next(feed), batches))
+                with watch.part("data"):
+                    batch = next(batches)
                 step += 1
-                save = step % checkpoint_period == 0
-                # Reporting comes first: a step that gives no numbers leaves no checkpoint behind.
-                reporter.add(step, metrics, now=save or step % log_period == 0)
-                if save:
-                    checkpointer.save(step, train_state, feed.get_state())
-            reporter.report()
+                profiler.before(step, train_state)
+                with jax.profiler.StepTraceAnnotation("train", step_num=step):
+                    train_state, metrics = run_step(train_state, batch)
+                profiler.after(step, metrics)
+                reporter.add(step, metrics)
+                last = step == train_steps
+                if last or stop.name or step % checkpoint_period == 0:
+                    # First the numbers: a step that gives none leaves no checkpoint behind.
+                    reporter.report()
+                    with watch.part("checkpoint"):
+                        checkpointer.save(step, train_state, batches.get_state())
+                if evaluate and eval_period and (last or step % eval_period == 0):
+                    reporter.report()
+                    with watch.part("evaluation"):
+                        reporter.add_evaluation(evaluate(step, train_state.params))
             # Before the reporter closes, which may wait for TensorBoard's slow start.
-            checkpointer.save(step, train_state, feed.get_state())
             checkpointer.wait()
     if step < train_steps:
         raise Interrupted(
@@ -106,14 +149,20 @@ def train(
     return step
 
 
-def _evaluation_faults(period: int | None, evaluation: object) -> Iterator[str]:
-    if (period is None) != (evaluation is None):
-        given, lacking = (
-            ("evaluation", "EVAL_PERIOD")
-            if period is None
-            else (f"EVAL_PERIOD={period}", "train.evaluation")
+def _faults(
+    periods: Mapping[str, int | None], evaluation: object, peak: float | None
+) -> Iterator[str]:
+    """What is wrong with the arguments by themselves."""
+    for name, number in periods.items():
+        if number is not None and number < 1:
+            yield f"{name}={number} must be at least 1"
+    if evaluation is None and periods["EVAL_PERIOD"] is not None:
+        yield (
+            f"EVAL_PERIOD={periods['EVAL_PERIOD']} is set and nothing is bound to "
+            "train.evaluation; bind an evaluation.Evaluation, or set EVAL_PERIOD = None"
         )
-        yield f"{given} is set and {lacking} is not; set both to evaluate while training, or none"
+    if peak is not None and not peak > 0:
+        yield f"peak_flops_per_device={peak} must be above 0, or None"
 
 
 def _start(
@@ -127,3 +176,56 @@ def _start(
     feed.set_state(feed_state)
     logging.info("Going on from step %d.", newest)
     return restored
+
+
+def _compiled(
+    experiment: Experiment, prepared: Prepared, train_state: state.TrainState, batch: Any
+) -> Step:
+    """The step, compiled for arrays of these shapes before the first of them is there."""
+    run_step = make_step(
+        prepared.model,
+        prepared.optimizer,
+        experiment.loss,
+        experiment.rules,
+        prepared.mesh,
+        microbatches=experiment.microbatches,
+        offload_optimizer=experiment.offload_optimizer,
+    )
+    # Calling it finds the program that is made here.
+    compiled = run_step.lower(train_state, batch).compile()
+    if memory := program_memory(compiled):
+        logging.info("Compiled: %s.", memory)
+    return run_step
+
+
+def _repeated_share(feed: Feed, position: Mapping[str, Any]) -> float | None:
+    """Share of the examples so far that were not new, where the feed tells."""
+    tell = getattr(feed, "repeated_share", None)
+    return None if tell is None else tell(position)
+
+
+def _build(experiment: Experiment, prepared: Prepared, evaluation: "Evaluation | None") -> int:
+    """A dry run: everything up to the first step; returns the step that training would go on from.
+
+    The parameters are not made and no checkpoint is read, but that it fits is checked.
+    """
+    arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
+    shapes = state.abstract_state(*arguments)
+    with (
+        contextlib.closing(open_feed(experiment)) as feed,
+        Checkpointer(experiment.model_dir) as checkpointer,
+    ):
+        if (newest := checkpointer.latest_step()) is not None:
+            checkpointer.check(newest, shapes)
+        logging.info("What would be trained:\n%s", overview(experiment, prepared, shapes))
+        batch = to_mesh(next(feed), batch_sharding(experiment.rules, prepared.mesh))
+        listed = ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in batch.items())
+        logging.info("A batch: %s.", listed)
+        _compiled(experiment, prepared, shapes, batch)
+        if evaluation:
+            evaluation.open(experiment, prepared).compile()
+    logging.info(
+        "Dry run: everything fits; training would go on from step %d. Nothing was written.",
+        newest or 0,
+    )
+    return newest or 0

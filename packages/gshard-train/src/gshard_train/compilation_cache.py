@@ -1,0 +1,66 @@
+"""JAX's persistent compilation cache in a run's directory: a restart compiles nothing."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+from absl import logging
+from jax.experimental.compilation_cache import compilation_cache
+
+DEFAULT_DIRECTORY = "compilation_cache"
+_OPTIONS = {
+    # Everything: the many small programs of a start take seconds together.
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+
+
+@contextlib.contextmanager
+def use(directory: str | None, *, model_dir: str) -> Iterator[None]:
+    """A `with` block in which what is compiled is kept, and looked up first.
+
+    Where JAX has a cache already (JAX_COMPILATION_CACHE_DIR), it stays as it is.
+
+    Args:
+      directory: below `model_dir` where it is relative; None for no cache.
+      model_dir: the run's directory.
+    """
+    if jax.config.jax_compilation_cache_dir:
+        logging.info("Compilation cache: %s.", jax.config.jax_compilation_cache_dir)
+        yield
+        return
+    if directory is None:
+        yield
+        return
+    path = directory if "://" in directory else str(Path(model_dir, directory).absolute())
+    before = {name: getattr(jax.config, name) for name in _OPTIONS}
+    for name, value in _OPTIONS.items():
+        jax.config.update(name, value)
+    _set(path)
+    try:
+        yield
+    finally:
+        _set(None)
+        for name, value in before.items():
+            jax.config.update(name, value)
+
+
+def faults(directory: str | None) -> Iterator[str]:
+    """Why the cache could not be written; the run's directory, if it is there, is not looked at."""
+    if directory == "":
+        yield "compilation_cache_dir='' names no directory; use None for no cache"
+    if not directory or "://" in directory or not (path := Path(directory)).is_absolute():
+        return
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if not there.is_dir():
+        yield f"compilation_cache_dir={directory!r}: {there} is a file; give a directory or None"
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield f"compilation_cache_dir={directory!r} cannot be written: no permission for {there}"
+
+
+def _set(path: str | None) -> None:
+    """JAX opens its cache once; it has to be told that the directory is another."""
+    jax.config.update("jax_compilation_cache_dir", path)
+    compilation_cache.reset_cache()

@@ -1,0 +1,69 @@
+"""A profile of a few steps of a run, for XProf and TensorBoard."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from absl import logging
+
+DIRECTORY = "profile"
+
+
+def faults(steps: Sequence[int]) -> Iterator[str]:
+    """What is wrong with `profile_steps`."""
+    whole = all(isinstance(step, int) for step in steps)
+    if steps and not (len(steps) == 2 and whole and 1 <= steps[0] <= steps[1]):
+        yield (
+            f"profile_steps={tuple(steps)} must be the first and the last step to trace, both "
+            "counted from 1, such as (10, 15)"
+        )
+
+
+class Profiler:
+    """Traces the steps from the first to the last of `steps` into `<model_dir>/profile`.
+
+    Args:
+      model_dir: the run's directory.
+      steps: first and last step, or nothing.
+      start: the step that the run goes on from.
+      total: the step at which it ends.
+    """
+
+    def __init__(self, model_dir: str, steps: Sequence[int], *, start: int, total: int):
+        self._first, self._last = steps or (0, 0)
+        self._directory = Path(model_dir, DIRECTORY)
+        self._tracing = False
+        if steps and not start < self._first <= total:
+            logging.warning(
+                "profile_steps=%s: this run makes the steps %d to %d and begins no profile.",
+                (self._first, self._last),
+                start + 1,
+                total,
+            )
+
+    def __enter__(self) -> "Profiler":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def before(self, step: int, newest: Any) -> None:
+        """Starts the trace before its first step, once `newest`, a tree of arrays, is there."""
+        if step == self._first:
+            jax.block_until_ready(newest)
+            jax.profiler.start_trace(self._directory)
+            self._tracing = True
+
+    def after(self, step: int, newest: Any) -> None:
+        """Ends the trace behind its last step, when `newest`, a tree of arrays, is there."""
+        if self._tracing and step >= self._last:
+            jax.block_until_ready(newest)
+            self.close()
+
+    def close(self) -> None:
+        """Ends a trace that is under way, such as one of an interrupted run."""
+        if self._tracing:
+            self._tracing = False
+            jax.profiler.stop_trace()
+            logging.info("The profile is in %s: xprof --logdir=%s", *[self._directory] * 2)
