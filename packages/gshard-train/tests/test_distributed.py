@@ -82,6 +82,7 @@ def start(address, count, index, seconds):
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_time_limit_says_who_is_missing():
     first, second, three = (f"localhost:{free_port()}" for _ in range(3))
     waiting = start(three, 3, 0, 100)

@@ -29,8 +29,8 @@ def make_mesh(
 
     Args:
       axes: Size of each axis by name, slowest varying first. One size may be -1: what is left.
-      cpu_devices: Run on this many virtual CPU devices. Must come before anything asks JAX for
-        its devices, because JAX fixes their number then.
+      cpu_devices: Run on this many virtual CPU devices, in each process where there are several.
+        Must come before anything asks JAX for its devices, because JAX fixes their number then.
       devices: Use these devices (`jax.devices()[:1]`, `topology_devices("v3:4x4")`) instead of
         all of them.
       device_order: The ids of the devices in the mesh's order, its last axis varying fastest,
@@ -148,7 +148,7 @@ def _start_cpu_devices(count: int) -> None:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:
         pass  # only the count that runs matters, and it is compared below
-    if (running := len(jax.devices("cpu"))) != count:
+    if (running := len(jax.local_devices(backend="cpu"))) != count:
         raise RuntimeError(
             f"make_mesh: cpu_devices={count}, but JAX already runs with {running} CPU device"
             f"{'s' if running > 1 else ''}; make the mesh before the first call that uses devices, "

@@ -202,12 +202,7 @@ def _directory_faults(model_dir: str) -> Iterator[str]:
 
 
 def _mesh_faults(experiment: Experiment, mesh: Mesh) -> Iterator[str]:
-    """What of batch, groups and experts the mesh does not divide.
-
-    The number of processes is asked for here, since the question starts JAX's backend.
-    """
-    if (count := jax.process_count()) > 1:
-        yield f"{count} processes run this, and version 0.1 runs as one only; start one process"
+    """What of batch, groups and experts the mesh does not divide."""
     model, sizes = experiment.model, dict(mesh.shape)
     if lacking := [axis for axis in ("data", "expert") if axis not in sizes]:
         yield (
