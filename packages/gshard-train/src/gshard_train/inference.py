@@ -1,21 +1,22 @@
 """Translating the held-out splits of seqio tasks with a trained model, into JSON lines."""
 
 import dataclasses
-import json
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from absl import logging
 
-from gshard_train import state
+from gshard_train import expert_languages
 from gshard_train.checkpoint import Checkpointer
-from gshard_train.decode import BeamSearch
-from gshard_train.decoder import Decoder, Hypothesis
+from gshard_train.decode import BeamSearch, Search
+from gshard_train.decoder import Decoder
 from gshard_train.errors import UserError, reported_as_user_error
-from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
-from gshard_train.held_out import Example, TaskSplit, read_splits
+from gshard_train.experiment import Experiment, prepare, register, vocabulary_faults
+from gshard_train.fingerprint import digest, fingerprint
+from gshard_train.held_out import TaskSplit, read_splits
+from gshard_train.split_decoding import SplitDecoding
+from gshard_train.trained import find_step, restore_params
 
 SEARCH = BeamSearch()
 
@@ -25,107 +26,130 @@ def infer(
     *,
     splits: Sequence[str] = ("test",),
     batch_size: int = 256,
-    search: BeamSearch = SEARCH,
-    checkpoint_step: int | None = None,
+    search: Search = SEARCH,
+    checkpoint_step: int | Sequence[int] | Literal["all"] | None = None,
     output_dir: str | None = None,
+    leave_out_lacking: bool = False,
+    num_examples: int | None = None,
+    use_cached: bool = False,
+    language_of: Callable[[str], str] | None = None,
+    dry_run: bool = False,
 ) -> Path:
     """Translates every task of the experiment's mixture and returns the directory written to.
 
     Each split gets a directory with one file a task and, written last, a manifest that counts
-    their lines. A split that is already there is replaced as a whole.
+    their lines. Until then `<split>.new` holds what is decoded, and a run that was stopped goes
+    on from there; what depends on another checkpoint, search, model or text is done anew.
 
     Args:
       experiment: what was trained; its tasks are found by their seqio names.
-      splits: names of splits that every task has.
+      splits: names of splits.
       batch_size: sentences decoded at once; fixed, so that one program serves all batches.
       search: how translations are searched for.
-      checkpoint_step: the checkpoint to use; the newest by default.
+      checkpoint_step: the checkpoint to use, the newest by default. Several steps, or "all",
+        write to `step_<N>/<split>`.
       output_dir: MODEL_DIR/translations by default.
+      leave_out_lacking: decode the tasks that have a split and name the others; otherwise a
+        split that some task lacks is an error.
+      num_examples: at most so many of each task, from the front.
+      use_cached: read what seqio_cache_tasks wrote.
+      language_of: the language of a task, by its name; with it each split's directory also gets
+        `experts.json`, for which the model runs over the examples once more.
+      dry_run: build, read and compile everything, and write nothing.
 
     Raises:
       UserError: something cannot work; nothing was written.
     """
     # The batch of a decoding has to fit mesh and groups as that of training does.
     prepared = prepare(dataclasses.replace(experiment, batch_size=batch_size))
-    step = _find_step(experiment, checkpoint_step)
+    decoder = Decoder(experiment, prepared, search, batch_size=batch_size)
+    several = checkpoint_step is not None and not isinstance(checkpoint_step, int)
+    steps = _find_steps(experiment, checkpoint_step)
     with reported_as_user_error():
         register(experiment)
-        read = {split: _read(experiment, split) for split in splits}
-    params = _restore(experiment, prepared, step)
-    decoder = Decoder(experiment, prepared, search, batch_size=batch_size)
-    output = Path(output_dir) if output_dir else experiment.path("translations")
+        read = {
+            split: _read(
+                experiment,
+                split,
+                leave_out_lacking=leave_out_lacking,
+                num_examples=num_examples,
+                use_cached=use_cached,
+            )
+            for split in splits
+        }
     for split, tasks in read.items():
-        examples = [example for task in tasks for example in task.examples]
-        logging.info("%s: %d tasks, %d sentences", split, len(tasks), len(examples))
-        hypotheses = decoder.decode(params, examples, progress=True)
-        manifest = {"checkpoint_step": step, "decoder": dataclasses.asdict(search)}
-        write_split(output / split, tasks, hypotheses, manifest | {"split": split})
+        count = sum(len(task.examples) for task in tasks)
+        logging.info("%s: %d tasks, %d sentences", split, len(tasks), count)
+    output = Path(output_dir) if output_dir else experiment.path("translations")
+    if dry_run:
+        decoder.compile()
+        logging.info(
+            "Dry run: would decode with checkpoint %s and %s into %s", steps, search, output
+        )
+        return output
+    for step in steps:
+        params = restore_params(experiment, prepared, step)
+        parameters = digest(params)
+        for split, tasks in read.items():
+            directory = output / f"step_{step}" / split if several else output / split
+            mark = fingerprint(experiment, step, search, parameters, tasks)
+            run = SplitDecoding(decoder, params, mark)
+            if run.is_done(directory):
+                continue
+            hypotheses = run.decode(directory, tasks)
+            experts = (
+                expert_languages.collect(
+                    experiment,
+                    prepared,
+                    params,
+                    tasks,
+                    batch_size=batch_size,
+                    language_of=language_of,
+                )
+                if language_of
+                else {}
+            )
+            run.write(directory, split, tasks, hypotheses, experts)
     return output
 
 
-def _find_step(experiment: Experiment, step: int | None) -> int:
-    """The step that was asked for, or the newest that has a checkpoint."""
-    if step is not None:
-        return step
+def _find_steps(
+    experiment: Experiment, asked: int | Sequence[int] | Literal["all"] | None
+) -> list[int]:
+    """The steps to decode with, of which each has a checkpoint."""
+    if asked is None:
+        return [find_step(experiment)]
     with Checkpointer(experiment.model_dir) as checkpointer:
-        newest = checkpointer.latest_step()
-    if newest is None:
+        there = checkpointer.steps()
+    if asked == "all":
+        return there or [find_step(experiment)]  # which says that there is none
+    steps = [asked] if isinstance(asked, int) else list(asked)
+    if isinstance(asked, str) or not steps:
+        raise UserError(f"checkpoint_step={asked!r} must be a step, a list of steps, or 'all'")
+    if missing := [step for step in steps if step not in there]:
         raise UserError(
-            f"{experiment.model_dir} holds no checkpoint; train first, with the same --gin_file "
-            "and MODEL_DIR"
+            f"there is no checkpoint {', '.join(map(str, missing))} in {experiment.model_dir}; "
+            f"there is {', '.join(map(str, there)) or 'none'}"
         )
-    return newest
+    return steps
 
 
-def _restore(experiment: Experiment, prepared: Prepared, step: int) -> state.Params:
-    """The parameters of a checkpoint; what the optimizer keeps is not read."""
-    arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
-    with Checkpointer(experiment.model_dir) as checkpointer:
-        return checkpointer.restore_part(step, "params", state.abstract_state(*arguments).params)
-
-
-def _read(experiment: Experiment, split: str) -> list[TaskSplit]:
-    tasks = read_splits(experiment.mixture_or_task_name, split, experiment.task_feature_lengths)
+def _read(
+    experiment: Experiment,
+    split: str,
+    *,
+    leave_out_lacking: bool,
+    num_examples: int | None,
+    use_cached: bool,
+) -> list[TaskSplit]:
+    tasks = read_splits(
+        experiment.mixture_or_task_name,
+        split,
+        experiment.task_feature_lengths,
+        leave_out_lacking=leave_out_lacking,
+        num_examples=num_examples,
+        use_cached=use_cached,
+    )
     if faults := list(vocabulary_faults(experiment, tasks[0].vocabulary_sizes)):
         raise UserError(*faults)
     return tasks
-
-
-def write_split(
-    directory: Path,
-    tasks: Sequence[TaskSplit],
-    hypotheses: Sequence[Hypothesis],
-    manifest: dict[str, Any],
-) -> None:
-    """Writes one split's translations beside the old ones and puts them in their place."""
-    new = directory.with_name(directory.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    remaining = iter(hypotheses)
-    for task in tasks:
-        lines = (
-            json.dumps(_line(number, example, next(remaining), task), ensure_ascii=False)
-            for number, example in enumerate(task.examples)
-        )
-        (new / f"{task.task}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    counts = {task.task: len(task.examples) for task in tasks}
-    (new / "manifest.json").write_text(json.dumps({"tasks": counts, **manifest}, indent=1), "utf-8")
-    if directory.exists():
-        old = directory.with_name(directory.name + ".old")
-        shutil.rmtree(old, ignore_errors=True)
-        directory.rename(old)
-        new.rename(directory)
-        shutil.rmtree(old)
-    else:
-        new.rename(directory)
-
-
-def _line(number: int, example: Example, hypothesis: Hypothesis, task: TaskSplit) -> dict[str, Any]:
-    return {
-        "id": number,
-        "source": example.source,
-        "reference": example.reference,
-        "prediction": task.target_vocabulary.decode(hypothesis.tokens),
-        "score": hypothesis.score,
-        "truncated": hypothesis.truncated,
-    }
