@@ -30,7 +30,7 @@ def write_split(
     split: str,
     *,
     result: Mapping[str, Any],
-    lines: Mapping[str, list[Mapping[str, Any]]],
+    lines: Mapping[str, Sequence[Mapping[str, Any]]],
     documents: Mapping[str, Any],
 ) -> None:
     """Puts one split's results in the place of older ones, the summary last.

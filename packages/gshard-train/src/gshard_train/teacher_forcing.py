@@ -140,7 +140,7 @@ def _score(
         entropy = cross_entropy(logits_BLV, targets_BL, 0.0)
         nats_B = jnp.where(weights_BL, entropy.plain_BL, 0.0).sum(1)
         correct_B = (weights_BL & entropy.correct_BL).sum(1)
-        if load_NE is not None:
+        if output is not None and output.by_label is not None:
             load_NE += output.by_label.load_NE
         return (nats_B, correct_B, weights_BL.sum(1)), load_NE
 
