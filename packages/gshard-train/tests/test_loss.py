@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from gshard_train.loss import LossConfig, cross_entropy
+from gshard_train.loss import NORMALIZERS, LossConfig, cross_entropy, loss_shares
 
 LOGITS_BLV = np.random.default_rng(0).normal(size=(2, 3, 5)).astype(np.float32)
 TARGETS_BL = np.array([[1, 4, 0], [2, 2, 3]])
@@ -43,3 +43,51 @@ def test_weights_outside_their_range_are_refused_together():
     )
     with pytest.raises(ValueError, match=re.escape(expected)):
         LossConfig(label_smoothing=1.0, balance_weight=-0.1)
+
+
+def test_z_is_the_squared_log_sum_of_the_logits():
+    found = cross_entropy(LOGITS_BLV, TARGETS_BL, 0.1)
+    np.testing.assert_allclose(found.log_z_BL, np.log(np.exp(LOGITS_BLV).sum(-1)), rtol=1e-6)
+
+
+MASK_BL = np.array([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
+
+
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [
+        (None, [[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]),
+        (8, [[1 / 8, 1 / 8, 1 / 8, 0], [1 / 8, 0, 0, 0], [0, 0, 0, 0]]),
+        ("NUM_REAL_TARGET_TOKENS", [[1 / 4, 1 / 4, 1 / 4, 0], [1 / 4, 0, 0, 0], [0, 0, 0, 0]]),
+        ("NUM_TOTAL_TARGET_TOKENS", [[1 / 12] * 3 + [0], [1 / 12, 0, 0, 0], [0, 0, 0, 0]]),
+        ("AVERAGE_PER_SEQUENCE", [[1 / 6, 1 / 6, 1 / 6, 0], [1 / 2, 0, 0, 0], [0, 0, 0, 0]]),
+    ],
+)
+def test_shares_of_tokens_are_those_of_t5x_s_normalisation(factor, expected):
+    np.testing.assert_allclose(loss_shares(MASK_BL, factor), expected, rtol=1e-6)
+
+
+def test_sequences_packed_into_a_row_count_one_by_one():
+    mask_BL = np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 0]], bool)
+    segment_BL = np.array([[1, 1, 1, 2, 0], [1, 1, 1, 1, 0]])
+    expected = [[1 / 6, 1 / 6, 0, 1 / 3, 0], [1 / 12, 1 / 12, 1 / 12, 1 / 12, 0]]
+    found = loss_shares(mask_BL, "AVERAGE_PER_SEQUENCE", segment_BL)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_batch_without_targets_has_shares_of_0():
+    none_BL = np.zeros((2, 3), bool)
+    for factor in (*NORMALIZERS, None, 2.0):
+        np.testing.assert_array_equal(loss_shares(none_BL, factor), none_BL)
+
+
+def test_a_normalisation_that_is_none_is_refused_with_the_nearest():
+    expected = (
+        "LossConfig: z_weight=2.0 must be in [0, 1); loss_normalizing_factor="
+        "'NUM_REAL_TARGETS_TOKENS' must be a number, None or one of NUM_REAL_TARGET_TOKENS, "
+        "NUM_TOTAL_TARGET_TOKENS, AVERAGE_PER_SEQUENCE; did you mean NUM_REAL_TARGET_TOKENS?"
+    )
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        LossConfig(z_weight=2.0, loss_normalizing_factor="NUM_REAL_TARGETS_TOKENS")
+    with pytest.raises(ValueError, match="loss_normalizing_factor=0 must be a number above 0"):
+        LossConfig(loss_normalizing_factor=0)

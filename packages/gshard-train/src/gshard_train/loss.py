@@ -5,16 +5,27 @@ Axes: B batch, L target length, V vocabulary.
 
 import dataclasses
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gshard_train.errors import did_you_mean
+from gshard_train.ranges import positive, raise_faults, shares
+
+# T5X's names of what the loss is divided by.
+NORMALIZERS = ("NUM_REAL_TARGET_TOKENS", "NUM_TOTAL_TARGET_TOKENS", "AVERAGE_PER_SEQUENCE")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossConfig:
     """What is added up to the loss; the reported cross-entropy never contains the other terms.
+
+    With the default normalisation the loss is the mean over the batch's target tokens of
+    cross-entropy + z_weight * z, plus balance_weight and router_z_weight times theirs. Any other
+    multiplies all of that by the same number, so each weight means the same under every one.
 
     Attributes:
       label_smoothing: share of the target distribution spread over the whole vocabulary.
@@ -22,20 +33,23 @@ class LossConfig:
         1 when every expert gets the same share. The paper gives no value; 0.01 is that of its
         authors' released code.
       router_z_weight: times the mean over MoE layers of the squared log-sum of router logits.
+      z_weight: times the squared log-sum of output logits; its authors' code has 1e-4.
+      loss_normalizing_factor: T5X's LOSS_NORMALIZING_FACTOR. "NUM_REAL_TARGET_TOKENS" divides the
+        sum over target tokens by their number, "NUM_TOTAL_TARGET_TOKENS" by that of all target
+        positions, a number by that number, None by nothing; "AVERAGE_PER_SEQUENCE" takes the mean
+        over sequences of each one's mean.
     """
 
     label_smoothing: float = 0.1
     balance_weight: float = 0.01
     router_z_weight: float = 0.0
+    z_weight: float = 0.0
+    loss_normalizing_factor: float | str | None = "NUM_REAL_TARGET_TOKENS"
 
     def __post_init__(self):
-        faults = [
-            f"{name}={value} must be in [0, 1)"
-            for name, value in dataclasses.asdict(self).items()
-            if not 0.0 <= value < 1.0
-        ]
-        if faults:
-            raise ValueError("LossConfig: " + "; ".join(faults))
+        weights = dataclasses.asdict(self)
+        factor = weights.pop("loss_normalizing_factor")
+        raise_faults("LossConfig", shares(**weights), _factor_faults(factor))
 
 
 class CrossEntropy(NamedTuple):
@@ -44,6 +58,7 @@ class CrossEntropy(NamedTuple):
     smoothed_BL: Float[Array, "B L"]  # nats, against the smoothed target, less its entropy
     plain_BL: Float[Array, "B L"]  # nats, against the target alone
     correct_BL: Bool[Array, "B L"]  # the target has the highest logit
+    log_z_BL: Float[Array, "B L"]  # log-sum of the logits
 
 
 def cross_entropy(
@@ -58,10 +73,55 @@ def cross_entropy(
     plain_BL = log_sum_BL - target_BL
     correct_BL = target_BL == highest_BL
     if label_smoothing == 0.0:
-        return CrossEntropy(plain_BL, plain_BL, correct_BL)
+        return CrossEntropy(plain_BL, plain_BL, correct_BL, log_sum_BL)
     vocab = logits_BLV.shape[-1]
     low = label_smoothing / (vocab - 1)
     high = 1.0 - label_smoothing
     entropy = -(high * math.log(high) + (vocab - 1) * low * math.log(low))
     smoothed_BL = log_sum_BL - (high - low) * target_BL - low * logits_BLV.sum(axis=-1)
-    return CrossEntropy(smoothed_BL - entropy, plain_BL, correct_BL)
+    return CrossEntropy(smoothed_BL - entropy, plain_BL, correct_BL, log_sum_BL)
+
+
+def loss_shares(
+    mask_BL: Bool[Array, "B L"],
+    factor: float | str | None,
+    segment_BL: Int[Array, "B L"] | None = None,
+) -> Float[Array, "B L"]:
+    """How much of each token's loss counts in the loss of a whole global batch.
+
+    Args:
+      mask_BL: True at target tokens.
+      factor: see `LossConfig.loss_normalizing_factor`.
+      segment_BL: which sequence of its row a token belongs to; None for one sequence a row.
+    """
+    share_BL = mask_BL.astype(jnp.float32)
+    if factor is None:
+        return share_BL
+    if factor == "NUM_TOTAL_TARGET_TOKENS":
+        return share_BL / mask_BL.size
+    if factor == "AVERAGE_PER_SEQUENCE":
+        share_BL /= jnp.maximum(_sequence_lengths(share_BL, segment_BL), 1)
+    elif factor != "NUM_REAL_TARGET_TOKENS":
+        return share_BL / factor
+    # Of sequences it is their number up to rounding.
+    return share_BL / jnp.maximum(share_BL.sum(), 1)
+
+
+def _sequence_lengths(
+    mask_BL: Float[Array, "B L"], segment_BL: Int[Array, "B L"] | None
+) -> Float[Array, "B _"]:
+    """How many target tokens the sequence of each position has."""
+    if segment_BL is None:
+        return mask_BL.sum(axis=1, keepdims=True)
+    same_BLL = segment_BL[:, :, None] == segment_BL[:, None, :]
+    return jnp.where(same_BLL, mask_BL[:, None, :], 0.0).sum(axis=2)
+
+
+def _factor_faults(factor: Any) -> Iterator[str]:
+    if isinstance(factor, str) and factor not in NORMALIZERS:
+        yield (
+            f"loss_normalizing_factor={factor!r} must be a number, None or one of "
+            f"{', '.join(NORMALIZERS)}{did_you_mean(factor, NORMALIZERS)}"
+        )
+    elif factor is not None and not isinstance(factor, str):
+        yield from positive(loss_normalizing_factor=factor)

@@ -6,19 +6,18 @@ Axes: B batch, L target length.
 from collections.abc import Callable, Mapping
 
 import jax
-import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, NamedSharding
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
-from gshard_annotate import Rules, annotate, rules_scope
-from gshard_moe import MoEOutput
-from gshard_moe.statistics import summary
-from gshard_train.loss import LossConfig, cross_entropy
-from gshard_train.models.packing import packing_of
-from gshard_train.state import Model, Params, TrainState, shardings
+from gshard_annotate import Rules, rules_scope
+from gshard_train.accumulation import gradient_and_metrics
+from gshard_train.batch_loss import Metrics as Metrics
+from gshard_train.batch_loss import total_loss as total_loss
+from gshard_train.loss import LossConfig
+from gshard_train.optimizer import learning_rate_of
+from gshard_train.state import Model, TrainState, shardings
 
-Metrics = dict[str, Array]
 Step = Callable[[TrainState, Mapping[str, Array]], tuple[TrainState, Metrics]]
 
 
@@ -36,31 +35,55 @@ def make_step(
 
     The step's random key is derived from the run's key and the step number alone, so a resumed run
     draws what the uninterrupted one would have drawn.
+
+    Args:
+      model: what is trained.
+      optimizer: makes updates of gradients.
+      loss: terms of the loss.
+      rules: logical axis names to mesh axes.
+      mesh: the devices.
+      microbatches: equal blocks of the batch's rows that are computed one after the other; loss,
+        metrics and gradients are those of the whole batch.
+      offload_optimizer: whether the optimizer's state comes from and goes back to the memory of
+        the devices' hosts.
     """
-    if microbatches != 1 or offload_optimizer:
-        raise ValueError(
-            f"make_step: microbatches={microbatches} and offload_optimizer={offload_optimizer} "
-            "must be 1 and False"
-        )
+    if microbatches < 1:
+        raise ValueError(f"make_step: microbatches={microbatches} must be at least 1")
+    placed = shardings(model, optimizer, rules, mesh, offload_optimizer=offload_optimizer)
+    on_device = shardings(model, optimizer, rules, mesh)
+    rows = batch_sharding(rules, mesh)
 
     def step(state: TrainState, batch: Mapping[str, Array]) -> tuple[TrainState, Metrics]:
+        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
         with rules_scope(rules, mesh):
-            key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
-            gradient = jax.value_and_grad(total_loss, has_aux=True)
-            (_, metrics), grads = gradient(state.params, model, loss, batch, key)
-            updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-            params = optax.apply_updates(state.params, updates)
-            metrics |= {
-                "gradient_norm": optax.tree.norm(grads),
-                "update_norm": optax.tree.norm(updates),
-            }
-            return TrainState(state.step + 1, params, opt_state, state.key), metrics
+            grads, metrics = gradient_and_metrics(
+                state.params,
+                model,
+                loss,
+                batch,
+                key,
+                microbatches=microbatches,
+                batch_sharding=rows,
+                param_shardings=on_device.params,
+            )
+        opt_state = state.opt_state
+        if offload_optimizer:
+            opt_state = jax.device_put(opt_state, on_device.opt_state)
+        updates, opt_state = optimizer.update(grads, opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        metrics |= {
+            "gradient_norm": optax.tree.norm(grads),
+            "update_norm": optax.tree.norm(updates),
+            "parameter_norm": optax.tree.norm(params),
+        }
+        if (rate := learning_rate_of(opt_state)) is not None:
+            metrics["learning_rate"] = rate
+        return TrainState(state.step + 1, params, opt_state, state.key), metrics
 
-    state = shardings(model, optimizer, rules, mesh)
     return jax.jit(
         step,
-        in_shardings=(state, batch_sharding(rules, mesh)),
-        out_shardings=(state, None),
+        in_shardings=(placed, rows),
+        out_shardings=(placed, None),
         donate_argnums=0,
     )
 
@@ -68,55 +91,3 @@ def make_step(
 def batch_sharding(rules: Rules, mesh: Mesh) -> NamedSharding:
     """Where the arrays of a batch lie: [B, L], split over the batch."""
     return NamedSharding(mesh, rules.spec(("batch", "length"), mesh=mesh))
-
-
-def total_loss(
-    params: Params,
-    model: Model,
-    loss: LossConfig,
-    batch: Mapping[str, Array],
-    key: PRNGKeyArray | None,
-) -> tuple[Array, Metrics]:
-    """The loss to minimise, and the metrics of the batch.
-
-    The cross-entropy is a mean over all target tokens of the global batch, and the balance loss a
-    mean over groups and layers: neither changes with the number of devices.
-    """
-    weights_BL = annotate(batch["decoder_loss_weights"] > 0, "batch", "target_length")
-    logits_BLV, output = model.merge(params)(
-        batch["encoder_input_tokens"],
-        batch["decoder_input_tokens"],
-        weights_BL,
-        key=key,
-        packing=packing_of(batch),
-    )
-    targets_BL = batch["decoder_target_tokens"]
-    entropy = cross_entropy(logits_BLV, targets_BL, loss.label_smoothing)
-    count = jnp.maximum(weights_BL.sum(), 1)
-
-    def mean(values_BL: Array) -> Array:
-        """Over the target tokens of the global batch."""
-        return jnp.where(weights_BL, values_BL, 0.0).sum() / count
-
-    total = mean(entropy.smoothed_BL)
-    metrics = {
-        "loss": mean(entropy.plain_BL),
-        "accuracy": mean(entropy.correct_BL),
-        "target_tokens": count,
-        "source_tokens": (batch["encoder_input_tokens"] != 0).sum(),
-    }
-    if output is not None:
-        total += loss.balance_weight * output.balance_loss.mean()
-        total += loss.router_z_weight * output.z_loss.mean()
-        metrics |= expert_metrics(output)
-    return total, metrics | {"total_loss": total}
-
-
-def expert_metrics(output: MoEOutput) -> Metrics:
-    """What the MoE layers report, all layers together: losses, drops, load, entropy."""
-    total = jax.tree.map(lambda layers: layers.sum(axis=0), output.statistics)
-    return {
-        "balance_loss": output.balance_loss.mean(),
-        "router_z_loss": output.z_loss.mean(),
-        **summary(total),
-    }
