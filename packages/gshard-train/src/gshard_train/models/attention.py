@@ -8,11 +8,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Key
 
 from gshard_annotate import annotate
 from gshard_train.models.initializers import kernel
-from gshard_train.models.layers import Length
+from gshard_train.models.layers import Length, dropout
 
 MASKED_SCORE = -1e9
 
@@ -35,6 +35,7 @@ class Attention(nnx.Module):
         *,
         queries: Length,
         keys: Length,
+        dropout_rate: float,
         dtype: jnp.dtype,
         rngs: nnx.Rngs,
     ):
@@ -50,15 +51,17 @@ class Attention(nnx.Module):
             fan_in=num_heads * head_dim,
         )
         self.queries, self.keys, self.dtype = queries, keys, dtype
+        self.dropout_rate = dropout_rate
 
     def __call__(
         self,
         x_BLM: Float[Array, "B L M"],
         kv_BTM: Float[Array, "B T M"],
         mask_BLT: Bool[Array, "#B #L T"],
+        key_B: Key[Array, " B"] | None = None,
     ) -> Float[Array, "B L M"]:
-        """What each query gathers from the positions that its mask allows."""
-        return self.attend(x_BLM, self.project(kv_BTM), mask_BLT)
+        """What each query gathers from the positions that its mask allows; keys are for dropout."""
+        return self.attend(x_BLM, self.project(kv_BTM), mask_BLT, key_B)
 
     def project(self, kv_BTM: Float[Array, "B T M"]) -> KeysValues:
         """The keys and values of a sequence."""
@@ -68,7 +71,11 @@ class Attention(nnx.Module):
         return KeysValues(annotate(k_BTND, *names), annotate(v_BTND, *names))
 
     def attend(
-        self, x_BLM: Float[Array, "B L M"], kv: KeysValues, mask_BLT: Bool[Array, "#B #L T"]
+        self,
+        x_BLM: Float[Array, "B L M"],
+        kv: KeysValues,
+        mask_BLT: Bool[Array, "#B #L T"],
+        key_B: Key[Array, " B"] | None = None,
     ) -> Float[Array, "B L M"]:
         """The attention output for queries from `x_BLM` over keys and values made before."""
         q_BLND = jnp.einsum("BLM,MND->BLND", x_BLM, self.wq[...].astype(self.dtype))
@@ -82,6 +89,7 @@ class Attention(nnx.Module):
         scores_BNLT = scores_BNLT * q_BLND.shape[-1] ** -0.5
         scores_BNLT = jnp.where(mask_BLT[:, None], scores_BNLT, MASKED_SCORE)
         weights_BNLT = jax.nn.softmax(scores_BNLT, axis=-1).astype(self.dtype)
+        weights_BNLT = dropout(weights_BNLT, self.dropout_rate, key_B)
         y_BLND = jnp.einsum("BNLT,BTND->BLND", weights_BNLT, kv.values)
         y_BLM = jnp.einsum("BLND,NDM->BLM", y_BLND, self.wo[...].astype(self.dtype))
         return annotate(y_BLM, "batch", self.queries, "act_embed")

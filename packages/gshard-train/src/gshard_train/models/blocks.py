@@ -11,51 +11,13 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from gshard_moe import MoELayer, MoEOutput
-from gshard_moe.grouping import group, ungroup
+from gshard_moe import MoEOutput
 from gshard_train.models.attention import Attention, KeysValues
 from gshard_train.models.config import TransformerConfig
 from gshard_train.models.context import Context
-from gshard_train.models.layers import FeedForward, Length, RMSScale, dropout
-
-
-class FeedForwardPart(nnx.Module):
-    """Norm, then experts or a dense feed-forward layer, on the residual."""
-
-    def __init__(self, config: TransformerConfig, *, experts: bool, length: Length, rngs: nnx.Rngs):
-        self.norm = RMSScale(config.embed)
-        self.dropout_rate = config.dropout_rate
-        self.layer = (
-            _moe_layer(config, rngs=rngs)
-            if experts
-            else FeedForward(
-                config.embed,
-                config.mlp,
-                length=length,
-                dtype=jnp.dtype(config.dtype),
-                rngs=rngs,
-            )
-        )
-
-    def __call__(
-        self, x_BLM: Float[Array, "B L M"], context: Context
-    ) -> tuple[Float[Array, "B L M"], MoEOutput | None]:
-        """The residual stream after the part; losses and statistics where there are experts."""
-        h_BLM, output = self.norm(x_BLM), None
-        if isinstance(self.layer, MoELayer):
-            h_GSM, mask_GS = group(h_BLM, context.mask_BL, context.group_G.shape[0])
-            y_GSM, output = self.layer(
-                h_GSM,
-                mask_GS,
-                key=context.group_keys(0),
-                deterministic=context.key is None,
-                labels_GS=context.label_GS(),
-                num_labels=context.num_labels,
-            )
-            y_BLM = ungroup(y_GSM, x_BLM.shape[0])
-        else:
-            y_BLM = self.layer(h_BLM)
-        return x_BLM + dropout(y_BLM, self.dropout_rate, context.row_keys(1)), output
+from gshard_train.models.feed_forward import FeedForwardPart
+from gshard_train.models.layers import Length, RMSScale, dropout
+from gshard_train.models.remat import recomputed_block
 
 
 class Source(NamedTuple):
@@ -75,17 +37,21 @@ class EncoderLayer(nnx.Module):
         self.feed_forward = FeedForwardPart(
             config, experts=experts, length="source_length", rngs=rngs
         )
-        self.dropout_rate = config.dropout_rate
+        self.dropout_rate, self.remat = config.dropout_rate, config.remat
 
     def __call__(
         self, x_BTM: Float[Array, "B T M"], context: Context
     ) -> tuple[Float[Array, "B T M"], MoEOutput | None]:
         """The residual stream after the layer, and what its experts report."""
+        attended = recomputed_block(self._attended, "attention", self.remat)
+        x_BTM = x_BTM + attended(x_BTM, context)
+        return self.feed_forward(x_BTM, context)
+
+    def _attended(self, x_BTM, context: Context):
         h_BTM = self.attention_norm(x_BTM)
         mask_BTT = seen(context.mask_BL, context.segment_BL, context.segment_BL)
-        y_BTM = self.attention(h_BTM, h_BTM, mask_BTT)
-        x_BTM = x_BTM + dropout(y_BTM, self.dropout_rate, context.row_keys(2))
-        return self.feed_forward(x_BTM, context)
+        y_BTM = self.attention(h_BTM, h_BTM, mask_BTT, context.row_keys(4))
+        return dropout(y_BTM, self.dropout_rate, context.row_keys(2))
 
 
 class DecoderLayer(nnx.Module):
@@ -99,7 +65,7 @@ class DecoderLayer(nnx.Module):
         self.feed_forward = FeedForwardPart(
             config, experts=experts, length="target_length", rngs=rngs
         )
-        self.dropout_rate = config.dropout_rate
+        self.dropout_rate, self.remat = config.dropout_rate, config.remat
 
     def __call__(
         self,
@@ -108,17 +74,26 @@ class DecoderLayer(nnx.Module):
         context: Context,
     ) -> tuple[Float[Array, "B L M"], MoEOutput | None]:
         """The residual stream after the layer, and what its experts report."""
+        for function in (self._attended, self._attended_source):
+            attended = recomputed_block(function, "attention", self.remat)
+            x_BLM = x_BLM + attended(x_BLM, source, context)
+        return self.feed_forward(x_BLM, context)
+
+    def _attended(self, x_BLM, source: Source, context: Context):
+        del source
         h_BLM = self.self_norm(x_BLM)
         # Padding needs no mask here: it comes last, where no token looks.
         mask_BLL = jnp.tri(x_BLM.shape[1], dtype=bool)[None]
         if context.segment_BL is not None:
             mask_BLL &= same(context.segment_BL, context.segment_BL)
-        y_BLM = self.self_attention(h_BLM, h_BLM, mask_BLL)
-        x_BLM = x_BLM + dropout(y_BLM, self.dropout_rate, context.row_keys(2))
+        y_BLM = self.self_attention(h_BLM, h_BLM, mask_BLL, context.row_keys(4))
+        return dropout(y_BLM, self.dropout_rate, context.row_keys(2))
+
+    def _attended_source(self, x_BLM, source: Source, context: Context):
         mask_BLT = seen(source.mask_BT, context.segment_BL, source.segment_BT)
-        y_BLM = self.cross_attention(self.cross_norm(x_BLM), source.encoded_BTM, mask_BLT)
-        x_BLM = x_BLM + dropout(y_BLM, self.dropout_rate, context.row_keys(3))
-        return self.feed_forward(x_BLM, context)
+        h_BLM = self.cross_norm(x_BLM)
+        y_BLM = self.cross_attention(h_BLM, source.encoded_BTM, mask_BLT, context.row_keys(5))
+        return dropout(y_BLM, self.dropout_rate, context.row_keys(3))
 
     def step(
         self,
@@ -218,20 +193,7 @@ def _attention(
         config.head_dim,
         queries=queries,
         keys=keys,
-        dtype=jnp.dtype(config.dtype),
-        rngs=rngs,
-    )
-
-
-def _moe_layer(config: TransformerConfig, *, rngs: nnx.Rngs) -> MoELayer:
-    return MoELayer(
-        config.num_experts,
-        config.embed,
-        config.mlp,
-        slots_per_token=config.slots_per_token,
-        eval_slots_per_token=config.eval_slots_per_token,
-        second_expert=config.second_expert,
-        dispatch=config.dispatch,
+        dropout_rate=config.dropout_of_attention,
         dtype=jnp.dtype(config.dtype),
         rngs=rngs,
     )

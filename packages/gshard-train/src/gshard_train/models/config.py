@@ -2,17 +2,17 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Any, get_args
 
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from gshard_moe.gating import SecondExpert
 from gshard_moe.layer import Dispatch
+from gshard_train.models.remat import Remat, remat_fault
 
 # As text or as JAX's types: gin files have only the text.
 DTYPES = ("float32", "bfloat16", "float64", jnp.float32, jnp.bfloat16, jnp.float64)
-Remat = Literal["none", "full", "save_dispatch"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,10 +41,16 @@ class TransformerConfig:
       second_expert: "random" dispatches the second expert with probability 2 g2 (the paper),
         "always" or "never".
       dispatch: "einsum" is the paper's Algorithm 2, "gather" moves rows by index.
-      dropout_rate: on embeddings, and on each residual branch.
+      dropout_rate: on embeddings, on each residual branch and on attention weights, as the paper
+        has it; a multiple of 2**-16.
+      attention_dropout_rate: on attention weights, where it is another; None for `dropout_rate`.
       dtype: of activations; parameters, router and softmax stay float32.
       remat: "none" keeps all activations for the backward pass, "full" keeps one per pair of
-        layers, "save_dispatch" also keeps what crossed the all-to-alls.
+        layers, "save_dispatch" also keeps what crossed the all-to-alls; a tuple names the blocks
+        of which only the input is kept: "attention", "feed_forward", "experts".
+      pipeline_microbatches: parts of a batch that go through the pipeline one after the other,
+        where the rules split "layer" over a mesh axis; None for as many as there are stages. It
+        changes no number, only how long stages are idle: (stages - 1) of (parts + stages - 1).
     """
 
     source_vocab_size: int
@@ -63,32 +69,52 @@ class TransformerConfig:
     second_expert: SecondExpert = "random"
     dispatch: Dispatch = "einsum"
     dropout_rate: float = 0.1
+    attention_dropout_rate: float | None = None
     dtype: DTypeLike = jnp.float32
     remat: Remat = "none"
+    pipeline_microbatches: int | None = None
 
     def __post_init__(self):
+        if isinstance(self.remat, list):  # as gin has it, and no key of a dict
+            object.__setattr__(self, "remat", tuple(self.remat))
         if faults := list(self._faults()):
             raise ValueError("TransformerConfig: " + "; ".join(faults))
+
+    @property
+    def dropout_of_attention(self) -> float:
+        """The rate on attention weights."""
+        rate = self.attention_dropout_rate
+        return self.dropout_rate if rate is None else rate
 
     def _faults(self) -> Iterator[str]:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             least = 0 if field.name == "num_experts" else 1
-            if field.type in (int, "int") and (not isinstance(value, int) or value < least):
+            if field.type in (int, "int") and not _whole(value, least):
                 yield f"{field.name}={value!r} must be an integer of at least {least}"
             elif field.name.endswith("coder_layers") and value % 2:
                 yield (
                     f"{field.name}={value} must be even: layers come in pairs, one with experts "
                     "and one dense"
                 )
-        if not isinstance(self.dropout_rate, float | int) or not 0.0 <= self.dropout_rate < 1.0:
+        if not _share(self.dropout_rate):
             yield f"dropout_rate={self.dropout_rate!r} must be a number in [0, 1)"
-        for name, kinds in (
-            ("remat", Remat),
-            ("dispatch", Dispatch),
-            ("second_expert", SecondExpert),
-        ):
+        if (rate := self.attention_dropout_rate) is not None and not _share(rate):
+            yield f"attention_dropout_rate={rate!r} must be a number in [0, 1), or None"
+        if (count := self.pipeline_microbatches) is not None and not _whole(count, 1):
+            yield f"pipeline_microbatches={count!r} must be an integer of at least 1, or None"
+        if fault := remat_fault(self.remat, self.num_experts):
+            yield fault
+        for name, kinds in (("dispatch", Dispatch), ("second_expert", SecondExpert)):
             if (value := getattr(self, name)) not in (allowed := get_args(kinds)):
                 yield f"{name}={value!r} must be one of {', '.join(allowed)}"
         if self.dtype not in DTYPES:
             yield f"dtype={self.dtype!r} must be float32, bfloat16 or (for tests) float64"
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _share(value: Any) -> bool:
+    return isinstance(value, float | int) and 0.0 <= value < 1.0

@@ -34,8 +34,7 @@ def flat_step(
       live_BK: True for hypotheses whose token may take an expert's slot.
     """
     graph, layers = nnx.split(model.decoder)
-    row_B, group_G = model._numbers(tokens_BK)
-    context = Context(mask_BL=live_BK, row_B=row_B, group_G=group_G)
+    context = model.context(live_BK)
     place = index * tokens_BK.shape[1]
 
     def run(x_BKM, inputs):
@@ -48,7 +47,7 @@ def flat_step(
 
     x_BKM = model.target_embedding(tokens_BK, jnp.full_like(tokens_BK, index))
     x_BKM, kept = jax.lax.scan(run, x_BKM, (layers, state.kept, state.source))
-    return model._logits(x_BKM), state._replace(kept=kept)
+    return model.logits(x_BKM), state._replace(kept=kept)
 
 
 def _layer_step(

@@ -12,12 +12,15 @@ from gshard_train.data import PACKED_FEATURES
 
 
 class Packing(NamedTuple):
-    """Segments count the examples of a row from 1, 0 is padding; positions start at 0 in each."""
+    """Segments count the examples of a row from 1, 0 is padding; positions start at 0 in each.
 
-    source_segments_BT: Int[Array, "B T"]
-    source_positions_BT: Int[Array, "B T"]
-    target_segments_BL: Int[Array, "B L"]
-    target_positions_BL: Int[Array, "B L"]
+    Without any of them a row is one example.
+    """
+
+    source_segments_BT: Int[Array, "B T"] | None = None
+    source_positions_BT: Int[Array, "B T"] | None = None
+    target_segments_BL: Int[Array, "B L"] | None = None
+    target_positions_BL: Int[Array, "B L"] | None = None
 
 
 def packing_of(batch: Mapping[str, Array]) -> Packing | None:

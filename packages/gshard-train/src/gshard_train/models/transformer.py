@@ -5,14 +5,12 @@ of a beam. Layers are stacked: each parameter of a pair has a leading axis named
 program holds one pair's code, run by a scan.
 """
 
-import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.ad_checkpoint import checkpoint_policies
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gshard_annotate import annotate
@@ -24,11 +22,9 @@ from gshard_train.models.context import Context, numbers
 from gshard_train.models.initializers import kernel
 from gshard_train.models.layers import Embedding, RMSScale, dropout
 from gshard_train.models.packing import Packing
+from gshard_train.models.stack import run, stack
 
 PAD_ID = 0
-ALL_TO_ALL_RESULTS = ("moe_dispatch", "moe_combine")
-
-Pair = TypeVar("Pair", EncoderPair, DecoderPair)
 
 
 class DecodingState(NamedTuple):
@@ -56,7 +52,7 @@ class EncoderDecoder(nnx.Module):
             dtype=dtype,
             rngs=rngs,
         )
-        self.encoder = _stack(EncoderPair, config, config.num_encoder_layers // 2, rngs)
+        self.encoder = stack(EncoderPair, config, config.num_encoder_layers // 2, rngs)
         self.encoder_norm = RMSScale(config.embed)
         self.target_embedding = Embedding(
             config.target_vocab_size,
@@ -66,7 +62,7 @@ class EncoderDecoder(nnx.Module):
             dtype=dtype,
             rngs=rngs,
         )
-        self.decoder = _stack(DecoderPair, config, config.num_decoder_layers // 2, rngs)
+        self.decoder = stack(DecoderPair, config, config.num_decoder_layers // 2, rngs)
         self.decoder_norm = RMSScale(config.embed)
         self.output = kernel(
             rngs.params(),
@@ -109,36 +105,48 @@ class EncoderDecoder(nnx.Module):
         Raises:
           ValueError: the microbatches do not divide the groups.
         """
-        row_B, group_G = self._numbers(source_BT, microbatch)
-        rows = functools.partial(
-            Context, row_B=row_B, group_G=group_G, label_B=labels_B, num_labels=num_labels
-        )
-        packing = packing or Packing(None, None, None, None)
+        packing = packing or Packing()
         encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
-        source = rows(
-            mask_BL=source_BT != PAD_ID, key=encoder_key, segment_BL=packing.source_segments_BT
+        labels = {"label_B": labels_B, "num_labels": num_labels}
+        source = dataclasses.replace(
+            self.context(source_BT != PAD_ID, microbatch),
+            key=encoder_key,
+            segment_BL=packing.source_segments_BT,
+            **labels,
         )
-        target = rows(
-            mask_BL=target_mask_BL, key=decoder_key, segment_BL=packing.target_segments_BL
+        target = dataclasses.replace(
+            self.context(target_mask_BL, microbatch),
+            key=decoder_key,
+            segment_BL=packing.target_segments_BL,
+            **labels,
         )
         encoded_BTM, of_encoder = self._encode(source_BT, packing.source_positions_BT, source)
         x_BLM = self._embed(
             self.target_embedding, target_inputs_BL, packing.target_positions_BL, target
         )
         seen = Source(encoded_BTM, source.mask_BL, source.segment_BL)
-        x_BLM, of_decoder = self._run(self.decoder, x_BLM, target.fold(1), seen)
+        x_BLM, of_decoder = run(self.decoder, x_BLM, target.fold(1), seen, self.config)
         outputs = jax.tree.map(lambda *layers: jnp.concatenate(layers), of_encoder, of_decoder)
-        return self._logits(x_BLM), outputs
+        return self.logits(x_BLM), outputs
 
     def encode(self, source_BT: Int[Array, "B T"]) -> Float[Array, "B T M"]:
         """The encoder's output for each source token, when evaluating."""
-        row_B, group_G = self._numbers(source_BT)
-        context = Context(mask_BL=source_BT != PAD_ID, row_B=row_B, group_G=group_G)
-        return self._encode(source_BT, None, context)[0]
+        return self._encode(source_BT, None, self.context(source_BT != PAD_ID))[0]
+
+    def context(
+        self,
+        mask_BL: Bool[Array, "B L"],
+        microbatch: tuple[int | Int[Array, ""], int] = (0, 1),
+    ) -> Context:
+        """What layers need to know of rows with tokens here, when evaluating."""
+        # A dense model has no groups that microbatches would have to divide.
+        groups = self.config.num_groups if self.config.num_experts else 0
+        row_B, group_G = numbers(mask_BL.shape[0], groups, microbatch)
+        return Context(mask_BL=mask_BL, row_B=row_B, group_G=group_G)
 
     def _encode(self, source_BT, position_BT, context: Context):
         x_BTM = self._embed(self.source_embedding, source_BT, position_BT, context)
-        x_BTM, output = self._run(self.encoder, x_BTM, context.fold(1))
+        x_BTM, output = run(self.encoder, x_BTM, context.fold(1), None, self.config)
         return self.encoder_norm(x_BTM), output
 
     def _embed(self, embedding: Embedding, tokens_BL, position_BL, context: Context):
@@ -182,10 +190,9 @@ class EncoderDecoder(nnx.Module):
     ) -> tuple[Float[Array, "B K V"], DecodingState]:
         """Float32 logits for the token after position `index`, and the state with it added."""
         graph, layers = nnx.split(self.decoder)
-        row_B, group_G = self._numbers(tokens_BK)
-        context = Context(mask_BL=live_BK, row_B=row_B, group_G=group_G)
+        context = self.context(live_BK)
 
-        def run(x_BKM, inputs):
+        def run_pair(x_BKM, inputs):
             layer, kept, source = inputs
             pair = nnx.merge(graph, layer)
             shared = (state.source_mask_BT, index, context)
@@ -194,26 +201,11 @@ class EncoderDecoder(nnx.Module):
             return x_BKM, (first, second)
 
         x_BKM = self.target_embedding(tokens_BK, jnp.full_like(tokens_BK, index))
-        x_BKM, kept = jax.lax.scan(run, x_BKM, (layers, state.kept, state.source))
-        return self._logits(x_BKM), state._replace(kept=kept)
+        x_BKM, kept = jax.lax.scan(run_pair, x_BKM, (layers, state.kept, state.source))
+        return self.logits(x_BKM), state._replace(kept=kept)
 
-    def _numbers(self, tokens_BL, microbatch: tuple[int | Int[Array, ""], int] = (0, 1)):
-        # A dense model has no groups that microbatches would have to divide.
-        groups = self.config.num_groups if self.config.num_experts else microbatch[1]
-        return numbers(tokens_BL.shape[0], groups, microbatch)
-
-    def _run(self, stack, x, context: Context, *arguments):
-        """`x` after all pairs of a stack, and their reports stacked."""
-        graph, layers = nnx.split(stack)
-
-        def pair(x, inputs):
-            layer, number = inputs
-            return nnx.merge(graph, layer)(x, *arguments, context=context.fold(number))
-
-        count = jax.tree.leaves(layers)[0].shape[0]
-        return jax.lax.scan(_remat(pair, self.config.remat), x, (layers, jnp.arange(count)))
-
-    def _logits(self, x_BLM: Float[Array, "B L M"]) -> Float[Array, "B L V"]:
+    def logits(self, x_BLM: Float[Array, "B L M"]) -> Float[Array, "B L V"]:
+        """Float32 logits of what leaves the last layer."""
         x_BLM = self.decoder_norm(x_BLM)
         logits_BLV = jnp.einsum(
             "BLM,MV->BLV",
@@ -222,19 +214,3 @@ class EncoderDecoder(nnx.Module):
             preferred_element_type=jnp.promote_types(x_BLM.dtype, jnp.float32),
         )
         return annotate(logits_BLV, "batch", "target_length", "vocab")
-
-
-def _stack(pair: type[Pair], config: TransformerConfig, count: int, rngs: nnx.Rngs) -> Pair:
-    """`count` pairs as one module whose parameters have a leading axis named "layer"."""
-    make = nnx.vmap(
-        lambda key: pair(config, rngs=nnx.Rngs(params=key)),
-        transform_metadata={nnx.PARTITION_NAME: "layer"},
-    )
-    return make(jax.random.split(rngs.params(), count))
-
-
-def _remat(pair: Callable[..., Any], policy: str) -> Callable[..., Any]:
-    if policy == "none":
-        return pair
-    names = ALL_TO_ALL_RESULTS if policy == "save_dispatch" else ()
-    return jax.checkpoint(pair, policy=checkpoint_policies.save_only_these_names(*names))
