@@ -1,7 +1,8 @@
 """Every command and every snippet in the READMEs works as it is written.
 
-Python blocks run whole. Of bash blocks, cheap commands run; for the rest each program, subcommand,
-flag, gin macro and path that they name must exist. A command of a kind unknown here fails the test.
+Python blocks run whole, here or in their package's own test_readme.py. Of bash blocks, cheap
+commands run; for the rest each program, subcommand, flag, gin macro and path that they name must
+exist. A command of a kind unknown here fails the test.
 """
 
 import dataclasses
@@ -188,14 +189,24 @@ def write_prepared_text(folder: pathlib.Path) -> None:
     write_prepared(folder, texts, name="m4")
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def not_run_elsewhere() -> list[Block]:
+    """The Python blocks of READMEs whose package has no test_readme.py of its own."""
+    return [
+        block
+        for block in blocks("python")
+        if not (block.path.parent / "tests" / "test_readme.py").exists()
+    ]
+
+
+@pytest.mark.parametrize("block", not_run_elsewhere(), ids=str)
 def test_python_block(block: Block, tmp_path: pathlib.Path) -> None:
     write_translations(tmp_path / "translations")
     if 'open_prepared("m4")' in block.text:
         write_prepared_text(tmp_path / "m4")
     script = tmp_path / "snippet.py"
     script.write_text(block.text, "utf-8")
-    variables = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    # Compiling takes most of the time; code for small arrays need not be fast.
+    variables = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     variables.pop("XLA_FLAGS", None)
     done = subprocess.run(
         [sys.executable, str(script)],
