@@ -14,13 +14,15 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from gshard_annotate import DEFAULT_RULES, Rules
-from gshard_train import state
+from gshard_annotate import Rules
+from gshard_train import layouts, state
 from gshard_train.data import FEATURES, Feed, MakeFeed
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
+from gshard_train.mesh_faults import mesh_faults
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import OptimizerOfNames, resolved
+from gshard_train.ranges import counts
 
 FEATURE_NAMES = ("inputs", "targets")
 
@@ -41,7 +43,7 @@ class Experiment:
         feeds that know the name without seqio do not need it.
       task_feature_lengths: longest "inputs" and "targets" in tokens, the end included.
       batch_size: examples in a global batch.
-      rules: logical axis names to mesh axes.
+      rules: logical axis names to mesh axes; `layouts` has some.
       loss: terms of the loss.
       seed: of parameters, dropout, routing and the order of examples.
       microbatches: equal parts of a batch, one after the other, whose gradients are added up;
@@ -58,7 +60,7 @@ class Experiment:
     task_feature_lengths: Mapping[str, int]
     batch_size: int
     mixture_or_task_module: str | None = None
-    rules: Rules = DEFAULT_RULES
+    rules: Rules = dataclasses.field(default_factory=layouts.gshard)
     loss: LossConfig = dataclasses.field(default_factory=LossConfig)
     seed: int = 0
     microbatches: int = 1
@@ -87,7 +89,7 @@ def prepare(experiment: Experiment) -> Prepared:
     mesh = _attempt(faults, experiment.make_mesh)
     model = _attempt(faults, lambda: state.abstract_model(experiment.model))
     if mesh is not None:
-        faults += _mesh_faults(experiment, mesh)
+        faults += mesh_faults(experiment, mesh)
     if mesh is None or model is None or faults:
         raise UserError(*faults)
     optimizer = _attempt(faults, lambda: resolved(experiment.optimizer, model.names()))
@@ -186,8 +188,7 @@ def _value_faults(experiment: Experiment) -> Iterator[str]:
                 f"TASK_FEATURE_LENGTHS[{name!r}]={lengths[name]} must be between 1 and the "
                 f"model's max_length={experiment.model.max_length}"
             )
-    if experiment.batch_size < 1:
-        yield f"batch_size={experiment.batch_size} must be at least 1"
+    yield from counts(batch_size=experiment.batch_size, microbatches=experiment.microbatches)
 
 
 def _directory_faults(model_dir: str) -> Iterator[str]:
@@ -199,34 +200,3 @@ def _directory_faults(model_dir: str) -> Iterator[str]:
         yield f"MODEL_DIR={model_dir!r} {file}; give a directory"
     elif not os.access(there, os.W_OK | os.X_OK):
         yield f"MODEL_DIR={model_dir!r} cannot be written: no permission for {there}"
-
-
-def _mesh_faults(experiment: Experiment, mesh: Mesh) -> Iterator[str]:
-    """What of batch, groups and experts the mesh does not divide."""
-    model, sizes = experiment.model, dict(mesh.shape)
-    if lacking := [axis for axis in ("data", "expert") if axis not in sizes]:
-        yield (
-            f"the mesh has the axes {', '.join(sizes)} and lacks {' and '.join(lacking)}; give "
-            "size 1 to an axis that is not used"
-        )
-        return
-    shards = sizes["data"] * sizes["expert"]
-    grid = " x ".join(f"{axis} {size}" for axis, size in sizes.items())
-    if experiment.batch_size % shards:
-        yield _indivisible("batch_size", experiment.batch_size, shards, f"mesh ({grid})")
-    if not model.num_experts:
-        return
-    if model.num_experts % (experts := sizes["expert"]):
-        yield _indivisible("num_experts", model.num_experts, experts, "mesh axis 'expert'")
-    if model.num_groups % shards:
-        yield _indivisible("num_groups", model.num_groups, shards, f"mesh ({grid})")
-    if experiment.batch_size % model.num_groups:
-        yield _indivisible("batch_size", experiment.batch_size, model.num_groups, "num_groups")
-
-
-def _indivisible(name: str, value: int, parts: int, what: str) -> str:
-    near = sorted({max(parts, value // parts * parts), -(-value // parts) * parts})
-    return (
-        f"{name}={value} cannot be divided by the {parts} parts of {what} "
-        f"({value} % {parts} = {value % parts}); use {' or '.join(map(str, near))}"
-    )

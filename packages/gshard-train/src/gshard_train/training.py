@@ -171,8 +171,11 @@ def _start(
     """The newest checkpoint's state, with the feed at its place, or a new state."""
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
     if (newest := checkpointer.latest_step()) is None:
-        return state.create(*arguments, seed=experiment.seed)
-    restored, feed_state = checkpointer.restore(newest, state.abstract_state(*arguments))
+        return state.create(
+            *arguments, seed=experiment.seed, offload_optimizer=experiment.offload_optimizer
+        )
+    shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
+    restored, feed_state = checkpointer.restore(newest, shapes)
     feed.set_state(feed_state)
     logging.info("Going on from step %d.", newest)
     return restored
@@ -210,7 +213,7 @@ def _build(experiment: Experiment, prepared: Prepared, evaluation: "Evaluation |
     The parameters are not made and no checkpoint is read, but that it fits is checked.
     """
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
-    shapes = state.abstract_state(*arguments)
+    shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
     with (
         contextlib.closing(open_feed(experiment)) as feed,
         Checkpointer(experiment.model_dir) as checkpointer,

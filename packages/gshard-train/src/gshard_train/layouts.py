@@ -1,0 +1,44 @@
+"""How models lie on meshes: rules for the logical names of dimensions, to bind as Experiment.rules.
+
+Mesh axes: data and expert split the batch, expert also the experts; of the others a mesh may have
+any. `model` splits heads, hidden widths and vocabularies (Megatron-LM, arXiv 1909.08053); `replica`
+goes from slice to slice and splits only the batch, so that between slices gradients are added up
+and nothing else crosses; `stage` splits the stack of layers into a pipeline.
+"""
+
+from gshard_annotate import DEFAULT_RULES, Rules
+from gshard_annotate.checks import MeshAxes
+
+OPTIONAL_AXES = ("model", "replica", "stage")
+
+
+def gshard() -> Rules:
+    """The paper's: experts split, everything else a copy on every device (the default)."""
+    return _rules()
+
+
+def tensor_parallel() -> Rules:
+    """The paper's, with a `model` axis that the mesh must have."""
+    return _rules(optional_axes=("replica", "stage"))
+
+
+def fsdp() -> Rules:
+    """Parameters and optimizer state fully sharded (ZeRO, arXiv 1910.02054, stage 3).
+
+    The model width of every parameter is split over data and expert, that of experts, which are
+    split over expert already, over data. A layer's parameters are gathered when it runs, and their
+    gradients scattered.
+    """
+    return _rules(embed=("data", "expert"), expert_embed="data")
+
+
+def _rules(optional_axes: tuple[str, ...] = OPTIONAL_AXES, **mesh_axes: MeshAxes) -> Rules:
+    """The default rules with the axes of several slices and of a pipeline, then with others."""
+    several = {
+        "batch": ("replica", "data", "expert"),
+        "group": ("replica", "data", "expert"),
+        "dispatched_group": ("replica", "data"),
+        "layer": "stage",
+    }
+    pairs = DEFAULT_RULES.replace(**several).replace(**mesh_axes).pairs
+    return Rules(pairs, optional_axes=optional_axes, varying=DEFAULT_RULES.varying)
