@@ -251,7 +251,6 @@ def test_effective_configuration_is_readable():
         "import gin_fake.work as training\n"
         "\n"
         "MODEL_DIR = '/m'\n"
-        "STEPS = 10\n"
         "\n"
         "training.train.model_dir = %MODEL_DIR\n"
         "training.train.model = @training.Model()\n"

@@ -125,3 +125,14 @@ def test_without_any_function_that_runs_nothing_is_unused():
     with open("model.gin", "w") as file:
         file.write("import origin_fake as work\nwork.adam.rate = 1.0\n")
     config.load(["model.gin"], roots=ROOTS)
+
+
+def test_effective_text_has_only_what_has_an_effect_and_loads_again():
+    loaded = load("OPTIMIZER = @work.adafactor()", "adafactor.rate = 0.1", "run.steps = 9")
+    assert "STEPS" not in loaded.text
+    assert "adam" not in loaded.text
+    with open("again.gin", "w") as file:
+        file.write(loaded.text)
+    again = config.load(["again.gin"], roots=ROOTS)
+    assert again.text == loaded.text
+    assert again.call("origin_fake.run") == (("adafactor", 0.1, 0.8), 9)

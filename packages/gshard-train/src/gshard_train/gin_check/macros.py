@@ -8,6 +8,7 @@ from gshard_train.gin_check.statements import REQUIRED, Binding, Macro, Statemen
 
 _USE = re.compile(r"%([A-Za-z_][\w./]*)")
 _SET = re.compile(r"([A-Za-z_]\w*)\s*(=|$)")
+_MODEL_FILES = ("MODEL", "OPTIMIZER")  # what a run file leaves to the model file
 _STRING_NAME = re.compile(r"(DIR|PATH|FILE|NAME|MODULE)S?$")
 
 
@@ -32,6 +33,11 @@ def faults(statements: Statements) -> Iterator[str]:
 
 def example_flag(name: str) -> str:
     """A flag that sets `name`, with quotes where a string is likely."""
+    if name in _MODEL_FILES:
+        return (
+            "--gin_file=gshard_train/configs/models/moe_128e_12l.gin, or another model file, "
+            "before the run file"
+        )
     if name == "MODEL_DIR":
         return "--gin.MODEL_DIR=\"'/path/to/model'\""
     if _STRING_NAME.search(name.upper()):

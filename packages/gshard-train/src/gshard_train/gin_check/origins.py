@@ -18,7 +18,7 @@ def show(statements: Statements, names: Names, bound: parameters.Bound) -> str:
     Parameters of the bound functions that nothing binds follow as comments, with their defaults.
     """
     replaced = _replaced(statements, names)
-    writer = text.Writer(statements, names)
+    writer = text.Writer(names, statements.imports)
 
     def line(name: str, binding: Binding) -> str:
         older = [f"{writer.value(old)} ({old.origin})" for old in replaced[id(binding)][::-1]]

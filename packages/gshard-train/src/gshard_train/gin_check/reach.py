@@ -1,7 +1,7 @@
-"""Bindings of functions that nothing calls: gin takes them and they never have an effect."""
+"""Which bindings have an effect: gin also takes those of functions that nothing calls."""
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gshard_train.errors import did_you_mean
 from gshard_train.gin_check.names import BUILTIN, Names, Target
@@ -23,21 +23,42 @@ def unreached(
       bound: the last binding of each parameter.
       roots: full names of the functions that the binaries call.
     """
-    functions = {id(function) for name in roots if (function := _imported(name))}
-    if not any(id(target.function) in functions for _, target, _ in bound):
+    if not (functions := _bound_roots(bound, roots)):
         return
-    reached, scopes = _closure(statements, names, functions)
+    reached, scopes = _closure(statements.bindings, names, functions)
     for (scope, target, parameter), binding in bound.items():
         if target.module == BUILTIN:
             continue
         if id(target.function) not in reached:
             yield _unused(target, parameter, binding, reached.values())
-        elif unknown := set(scope.split("/") if scope else ()) - scopes:
-            used = did_you_mean(*sorted(unknown)[:1], scopes)
+        elif unknown := sorted(set(scope.split("/") if scope else ()) - scopes):
             yield (
                 f"{binding.name} ({binding.origin}) has no effect: nothing is called in the scope "
-                f"'{sorted(unknown)[0]}'{used}"
+                f"'{unknown[0]}'{did_you_mean(unknown[0], scopes)}"
             )
+
+
+def effective(
+    statements: Statements, names: Names, bound: Bound, roots: Collection[str]
+) -> tuple[dict[str, Binding], Bound]:
+    """The last macros and bindings that have an effect; without a bound root, all bindings."""
+    macros = statements.final_macros()
+    kept = bound
+    if functions := _bound_roots(bound, roots):
+        reached, _ = _closure([*macros.values(), *bound.values()], names, functions)
+        kept = {
+            key: binding
+            for key, binding in bound.items()
+            if key[1].module == BUILTIN or id(key[1].function) in reached
+        }
+    used = {each.name for binding in kept.values() for each in _macros(binding, macros)}
+    return {name: binding for name, binding in macros.items() if name in used}, kept
+
+
+def _bound_roots(bound: Bound, roots: Collection[str]) -> set[int]:
+    """The identities of the roots; none where no root has a binding."""
+    functions = {id(function) for name in roots if (function := _imported(name))}
+    return functions if any(id(target.function) in functions for _, target, _ in bound) else set()
 
 
 def _imported(name: str) -> object | None:
@@ -46,14 +67,14 @@ def _imported(name: str) -> object | None:
 
 
 def _closure(
-    statements: Statements, names: Names, functions: set[int]
+    bindings: Sequence[Binding], names: Names, functions: set[int]
 ) -> tuple[dict[int, Target | None], set[str]]:
     """The functions that are reached, by identity, and the scopes in which any is called."""
     leads: dict[int, list[tuple[Binding, Reference]]] = {}
     scopes: set[str] = set()
-    for binding in statements.bindings:
+    for binding in bindings:
         if binding.selector and (target := names.find(binding.selector, binding)):
-            found = list(_followed(binding, statements, ()))
+            found = list(_followed(binding, bindings, ()))
             leads.setdefault(id(target.function), []).extend(found)
     reached: dict[int, Target | None] = dict.fromkeys(functions)
     waiting = list(functions)
@@ -68,16 +89,27 @@ def _closure(
 
 
 def _followed(
-    binding: Binding, statements: Statements, inside: Sequence[str]
+    binding: Binding, bindings: Sequence[Binding], inside: Sequence[str]
 ) -> Iterator[tuple[Binding, Reference]]:
     """The references in a value and in the macros that it uses, each with where it stands."""
     for reference in references(binding.value):
         if isinstance(reference, Reference):
             yield binding, reference
-        elif isinstance(reference, Macro) and reference.name not in inside:
-            for macro in statements.bindings:
+        elif reference.name not in inside:
+            for macro in bindings:
                 if macro.macro == reference.name:
-                    yield from _followed(macro, statements, (*inside, reference.name))
+                    yield from _followed(macro, bindings, (*inside, reference.name))
+
+
+def _macros(binding: Binding, macros: Mapping[str, Binding]) -> Iterator[Macro]:
+    """The macros that a value uses, and those that these use."""
+    waiting, seen = [binding], set()
+    while waiting:
+        for reference in references(waiting.pop().value):
+            if isinstance(reference, Macro) and reference.name not in seen:
+                seen.add(reference.name)
+                yield reference
+                waiting += [macros[reference.name]] if reference.name in macros else []
 
 
 def _unused(

@@ -54,4 +54,7 @@ def resolve(statements: Statements, roots: Collection[str] = ()) -> Resolved:
         faults += reach.unreached(statements, names, bound, roots)
     if faults:
         raise UserError(*dict.fromkeys(faults))
-    return Resolved(text.render(statements, names, bound), bound, statements, names)
+    rendered = text.render(
+        names, statements.imports, *reach.effective(statements, names, bound, roots)
+    )
+    return Resolved(rendered, bound, statements, names)

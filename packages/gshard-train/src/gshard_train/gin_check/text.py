@@ -1,10 +1,11 @@
 """Resolved statements as one gin text: imports, macros, bindings by function."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gshard_train.gin_check.names import BUILTIN, Names, Target
 from gshard_train.gin_check.parameters import Bound
-from gshard_train.gin_check.statements import Binding, Macro, Reference, Statements
+from gshard_train.gin_check.statements import Binding, Import, Macro, Reference
 
 _WIDTH = 100
 _ONE_A_LINE = ",\n    "
@@ -14,22 +15,26 @@ _HEADER = """\
 from __gin__ import dynamic_registration"""
 
 
-def render(statements: Statements, names: Names, bound: Bound) -> str:
+def render(
+    names: Names, imports: Iterable[Import], macros: Mapping[str, Binding], bound: Bound
+) -> str:
     """A text that gin reads as the files and flags in order, each value once.
 
-    Imports come in the order of the files, for some of them register things; macros stay macros.
+    Args:
+      names: of all statements.
+      imports: in the order of the files, for some of them register things.
+      macros: the last binding of each; macros stay macros.
+      bound: the last binding of each parameter.
     """
-    writer = Writer(statements, names)
-    macros = [
-        writer.assignment(name, binding) for name, binding in statements.final_macros().items()
-    ]
+    writer = Writer(names, imports)
+    first = [writer.assignment(name, binding) for name, binding in macros.items()]
     body: list[str] = []
     for (scope, target), bindings in by_function(bound).items():
         selector = writer.selector(scope, target)
         body.append("")
         body += [writer.assignment(f"{selector}.{name}", b) for name, b in bindings.items()]
     # Writing a value may need one import more, so the imports are asked for last.
-    return "\n".join([_HEADER, *writer.imports(), "", *macros, *body]) + "\n"
+    return "\n".join([_HEADER, *writer.imports(), "", *first, *body]) + "\n"
 
 
 def by_function(bound: Bound) -> dict[tuple[str, Target], dict[str, Binding]]:
@@ -44,14 +49,14 @@ class Writer:
     """Writes statements with one symbol for each module.
 
     Args:
-      statements: in the order of whose imports the symbols are given out.
-      names: of the statements.
+      names: of all statements.
+      imports: modules to begin with; their symbols are kept where they can be.
     """
 
-    def __init__(self, statements: Statements, names: Names):
+    def __init__(self, names: Names, imports: Iterable[Import]):
         self._names = names
         self._symbols: dict[str, str] = {}
-        for statement in statements.imports:
+        for statement in imports:
             self._symbol(statement.module, statement.symbol)
 
     def imports(self) -> list[str]:

@@ -1,0 +1,1 @@
+"""Gin files, found by their package path: `gshard_train/configs/<folder>/<name>.gin`."""
