@@ -272,6 +272,58 @@ def test_array_cut_short_is_damage_and_not_a_crash(tmp_path, mesh):
     gc.collect()
 
 
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def array_file(step):
+    return max((step / "state").rglob("d/*"), key=lambda path: path.stat().st_size)
+
+
+def test_a_flipped_bit_in_an_array_is_damage(tmp_path, mesh, caplog):
+    state = make_state(mesh, mlp=600)  # small arrays lie in the index, which has sums of its own
+    with Checkpointer(tmp_path) as checkpointer:
+        for step in (5, 10):
+            checkpointer.save(step, state, {})
+    directory = tmp_path / "checkpoints" / "10"
+    file = array_file(directory)
+    flip_a_bit(file)
+    why = f"{file.relative_to(directory)} has changed since it was written"
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.latest_step() == 5
+        assert [m for m in caplog.messages if f"cannot be read ({why})" in m]
+        for read in (
+            lambda: checkpointer.restore(10, abstract(state)),
+            lambda: checkpointer.restore_part(10, "params", abstract(state.params)),
+        ):
+            with pytest.raises(UserError, match=rf"checkpoint 10 in .* is damaged \({why}\); move"):
+                read()
+        # The run comes by the damaged step again.
+        assert checkpointer.save(10, state, {})
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.latest_step() == 10
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["10", "10.damaged", "5"]
+
+
+def test_the_sums_are_those_that_sha256sum_checks(saved):
+    for step in ("5", "10"):
+        directory = saved / "checkpoints" / step
+        subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=directory, check=True)
+        summed = (directory / "SHA256SUMS").read_text().splitlines()
+        files = [path for path in directory.rglob("*") if path.is_file()]
+        assert len(summed) == len(files) - 1
+
+
+def test_a_step_without_sums_is_read_and_said_to_have_none(saved, mesh, caplog):
+    caplog.set_level("INFO")
+    (saved / "checkpoints" / "10" / "SHA256SUMS").unlink()
+    with Checkpointer(saved) as checkpointer:
+        assert checkpointer.latest_step() == 10
+    assert "Checkpoint 10 has no sums of its files to compare with." in caplog.messages
+
+
 def test_half_written_directory_is_ignored_and_later_removed(saved, state):
     half = saved / "checkpoints" / "15.orbax-checkpoint-tmp-3"
     shutil.copytree(saved / "checkpoints" / "10", half)

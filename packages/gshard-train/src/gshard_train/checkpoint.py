@@ -1,7 +1,8 @@
 """Checkpoints of a run with orbax: what to go on from, whole or not there at all.
 
 `<model_dir>/checkpoints/<step>/` holds the state, as named tensors, and the training feed's
-position. A step's directory gets its name when everything in it is written.
+position. A step's directory gets its name when everything in it is written; a sum of each file
+follows (`checksums`), and what does not agree with them is not read.
 """
 
 import os
@@ -14,7 +15,7 @@ from absl import logging
 from etils import epath
 from orbax.checkpoint.checkpoint_managers import LatestN
 
-from gshard_train import tensors
+from gshard_train import checksums, tensors
 from gshard_train.errors import UserError
 
 DIRECTORY = "checkpoints"
@@ -44,6 +45,8 @@ class Checkpointer:
         self._keep = keep
         self._asynchronous = asynchronous
         self._manager: ocp.CheckpointManager | None = None
+        self._sums = checksums.BackgroundSums()
+        self._changed: dict[int, str] = {}  # what was found when a step's files were summed up
         self._reported: set[int] = set()
 
     def __enter__(self) -> "Checkpointer":
@@ -59,11 +62,12 @@ class Checkpointer:
         background is raised here.
         """
         self.wait()
-        if (self._directory / str(step)).exists():
-            if not self._damage(step):
+        directory = self._directory / str(step)
+        if directory.exists():
+            if not (self._damage(step) or self._changes(step)):
                 return False
             self._move_aside(step)
-        return self._writer().save(
+        saved = self._writer().save(
             step,
             args=ocp.args.Composite(
                 **{
@@ -73,6 +77,8 @@ class Checkpointer:
             ),
             force=True,
         )
+        self._sums.add(directory, committed=lambda: step in self._steps())
+        return saved
 
     def steps(self) -> list[int]:
         """The steps that can be read now, in their order; a run that trains may remove them."""
@@ -83,7 +89,7 @@ class Checkpointer:
         """The newest step that can be read; what cannot is left alone and warned about."""
         self.wait()
         for step in sorted(self._steps(), reverse=True):
-            if not (damage := self._damage(step)):
+            if not (damage := self._damage(step) or self._changes(step)):
                 return step
             if step not in self._reported:
                 self._reported.add(step)
@@ -144,6 +150,7 @@ class Checkpointer:
         if self._manager:
             self._manager.close()
             self._manager = None
+        self._sums.close()
 
     def _writer(self) -> ocp.CheckpointManager:
         if self._manager is None:
@@ -170,15 +177,31 @@ class Checkpointer:
             raise UserError(self._refusal(step, lines))
 
     def _read_checked(self, step: int, items: dict[str, Any]) -> Any:
+        if changes := self._changes(step):
+            raise UserError(self._damaged(step, changes))
         try:
             return self._read(step, items)
         except RuntimeError:
             raise  # the devices' memory, not the files
         except Exception as error:
-            raise UserError(
-                f"checkpoint {step} in {self._directory} is damaged ({_reason(error)}); "
-                "move its directory away to go on from the one before it"
-            ) from error
+            raise UserError(self._damaged(step, _reason(error))) from error
+
+    def _damaged(self, step: int, why: str) -> str:
+        return (
+            f"checkpoint {step} in {self._directory} is damaged ({why}); "
+            "move its directory away to go on from the one before it"
+        )
+
+    def _changes(self, step: int) -> str:
+        """Which files of a step are not as they were written, or nothing; read once."""
+        if step not in self._changed:
+            directory = self._directory / str(step)
+            found = checksums.faults(directory)
+            if not found and not checksums.summed_up(directory):
+                logging.info("Checkpoint %d has no sums of its files to compare with.", step)
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            self._changed[step] = f"{found[0]}{more}" if found else ""
+        return self._changed[step]
 
     def _steps(self) -> list[int]:
         return ocp.utils.checkpoint_steps(self._directory) if self._directory.exists() else []
@@ -222,6 +245,7 @@ class Checkpointer:
             number += 1
             aside = self._directory / f"{step}.damaged{number}"
         (self._directory / str(step)).rename(aside)
+        self._changed.pop(step, None)
         logging.warning("Moved the damaged checkpoint %d to %s.", step, aside)
 
     def _refusal(self, step: int, lines: list[str]) -> str:
