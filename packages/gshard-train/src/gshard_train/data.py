@@ -1,7 +1,9 @@
 """What the training loop asks of a feed, and the feed for any seqio task or mixture.
 
 Axes: B examples, L length. A batch is a dict of numpy arrays under T5X's names:
-`encoder_input_tokens`, `decoder_input_tokens`, `decoder_target_tokens`, `decoder_loss_weights`.
+`encoder_input_tokens`, `decoder_input_tokens`, `decoder_target_tokens`, `decoder_loss_weights`;
+packed ones also `encoder_segment_ids`, `encoder_positions`, `decoder_segment_ids` and
+`decoder_positions`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,6 +37,9 @@ class Feed(Protocol):
 
     Attributes:
       vocabulary_sizes: pieces of the vocabulary of "inputs" and "targets".
+
+    A feed whose batches hold more than `FEATURES` names them all in an attribute `features`; the
+    model takes `PACKED_FEATURES` beside.
     """
 
     vocabulary_sizes: Mapping[str, int]
@@ -92,8 +97,15 @@ class SeqioFeed:
     batches depend on the seed alone, and the number of hosts may change between two steps. The
     price: reading is not divided among hosts, and going to a position reads up to it again.
 
+    Packed, a row holds as many examples as seqio puts there, one after the other as they come;
+    their attention and their positions are their own.
+
+    Args:
+      pack: whether to pack.
+
     Attributes:
       reads_seqio: the experiment's mixture_or_task_module is imported before such a feed is made.
+      features: the names of a batch's arrays.
     """
 
     reads_seqio = True
@@ -107,6 +119,7 @@ class SeqioFeed:
         seed: int,
         process_index: int,
         process_count: int,
+        pack: bool = False,
     ):
         if batch_size % process_count:
             raise UserError(
@@ -115,6 +128,8 @@ class SeqioFeed:
         self._source = find_source(mixture_or_task_name)
         self._lengths = dict(task_feature_lengths)
         self._seed = seed
+        self._pack = pack
+        self.features = (*FEATURES, *PACKED_FEATURES) if pack else FEATURES
         self._batch_size = batch_size
         rows = batch_size // process_count
         self._rows = slice(process_index * rows, (process_index + 1) * rows)
@@ -133,7 +148,7 @@ class SeqioFeed:
             self._batches = self._read(self._next)
         batch = next(self._batches)
         self._next += 1
-        return {name: batch[name][self._rows] for name in FEATURES}
+        return {name: batch[name][self._rows] for name in self.features}
 
     def get_state(self) -> dict[str, Any]:
         """The number of batches given out."""
@@ -157,6 +172,6 @@ class SeqioFeed:
             seed=self._seed,
             num_epochs=None,
         )
-        data = seqio.EncDecFeatureConverter(pack=False)(data, self._lengths)
+        data = seqio.EncDecFeatureConverter(pack=self._pack)(data, self._lengths)
         data = data.batch(self._batch_size, drop_remainder=True).skip(start)
         return data.as_numpy_iterator()

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 
 from gshard_annotate import Rules
 from gshard_train import layouts, state
-from gshard_train.data import FEATURES, Feed, MakeFeed
+from gshard_train.data import FEATURES, PACKED_FEATURES, Feed, MakeFeed
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
 from gshard_train.mesh_faults import mesh_faults
@@ -158,12 +158,18 @@ def vocabulary_faults(experiment: Experiment, sizes: Mapping[str, int]) -> Itera
 
 
 def feature_faults(feed: Feed) -> Iterator[str]:
-    """A sentence where batches have features, such as those of packing, that are not used."""
-    if unused := [name for name in getattr(feed, "features", FEATURES) if name not in FEATURES]:
+    """A sentence for features of batches that are not used, and for those that are lacking."""
+    given = getattr(feed, "features", FEATURES)
+    if unused := [name for name in given if name not in (*FEATURES, *PACKED_FEATURES)]:
         yield (
-            f"batches of the feed have {', '.join(unused)}, which the model does not take: "
-            "examples of a row would look at each other; leave packing out"
+            f"batches of the feed have {', '.join(unused)}, which the model does not take; "
+            f"leave them out (it takes {', '.join((*FEATURES, *PACKED_FEATURES))})"
         )
+    packed = any(name in PACKED_FEATURES for name in given)
+    needed = (*FEATURES, *PACKED_FEATURES) if packed else FEATURES
+    if lacking := [name for name in needed if name not in given]:
+        why = ": without them examples of a row would look at each other" if packed else ""
+        yield f"batches of the feed lack {', '.join(lacking)}{why}; give them"
 
 
 def _attempt(faults: list[str], make: Callable):

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from gshard_annotate import Rules, annotate, rules_scope
+from gshard_annotate import Rules, annotate, replicate, rules_scope
 from gshard_annotate.checks import axes_size, axes_tuple, mesh_sizes
 from gshard_annotate.scope import Scope, current_scope
 from gshard_moe import MoEOutput
@@ -122,16 +122,16 @@ def run_stages(
 
     def tick(inside: Any, inputs: tuple[Array, Any]):
         number, entering = inputs
-        inside = _annotated(jax.tree.map(_enter, inside, entering))
+        inside = _annotated(jax.tree.map(_moved_on, inside, entering))
         made, output = compute(layers_NK, numbers_NK, inside)
         made = _annotated(made)
         return made, (made[0], _without_bubbles(output, number, moving, count))
 
     ticks = jax.tree.leaves(moving)[0].shape[0] + count - 1
     with _scope_of_stages():
-        queue = jax.tree.map(lambda x: _padded(x, ticks), moving)
-        empty = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), moving)
-        _, (made_XN, outputs) = jax.lax.scan(tick, _annotated(empty), (jnp.arange(ticks), queue))
+        queue = _annotated(jax.tree.map(lambda x: _queue(x, ticks, count), moving), (None,))
+        empty = _annotated(jax.tree.map(lambda x: jnp.zeros_like(x[0]), queue))
+        _, (made_XN, outputs) = jax.lax.scan(tick, empty, (jnp.arange(ticks), queue))
         last = _of_last_stage(made_XN[count - 1 :])
     return merge(last), None if outputs is None else _over_ticks(outputs)
 
@@ -159,23 +159,32 @@ def _split_batch(moving: Any, count: int) -> tuple[Any, Callable[[Array], Array]
     return jax.tree.map(split, moving), merge
 
 
-def _enter(inside_N: Array, entering: Array) -> Array:
+def _queue(x_M: Array, ticks: int, stages: int) -> Array:
+    """What enters each stage at each tick: only the first has any, and in idle ticks no token.
+
+    Made once, so that its gradient is summed over stages once and not at every tick.
+    """
+    x_X = jnp.pad(x_M, [(0, ticks - x_M.shape[0])] + [(0, 0)] * (x_M.ndim - 1))
+    return jnp.where(_is_stage(0, stages, x_M.ndim - 1), x_X[:, None], jnp.zeros_like(x_X[:, None]))
+
+
+def _moved_on(inside_N: Array, entering_N: Array) -> Array:
     """What each stage has next: what the one before made, and the first what enters."""
-    first_N = jnp.arange(inside_N.shape[0]).reshape(-1, *[1] * entering.ndim) == 0
-    return jnp.where(first_N, entering[None], jnp.roll(inside_N, 1, axis=0))
+    first_N = _is_stage(0, inside_N.shape[0], inside_N.ndim - 1)
+    return jnp.where(first_N, entering_N, jnp.roll(inside_N, 1, axis=0))
 
 
-def _padded(x_M: Array, ticks: int) -> Array:
-    """With idle ticks at the end, which hold no token."""
-    return jnp.pad(x_M, [(0, ticks - x_M.shape[0])] + [(0, 0)] * (x_M.ndim - 1))
+def _is_stage(number: int, stages: int, more: int) -> Bool[Array, " N *ones"]:
+    """True at one stage, with `more` axes of size 1 behind."""
+    return jnp.arange(stages).reshape(-1, *[1] * more) == number
 
 
-def _annotated(inside: Any) -> Any:
-    """Stages over their mesh axes, rows over theirs; numbers of groups go where they go."""
+def _annotated(inside: Any, before: tuple[None, ...] = ()) -> Any:
+    """Stages over their mesh axes, rows over theirs; what has no row (groups) goes with them."""
 
     def place(x: Array) -> Array:
-        names = ("layer", "batch", None, "act_embed")[: x.ndim]
-        return annotate(x, *names) if x.ndim > 2 else x
+        names = (*before, "layer", "batch", None, "act_embed")[: x.ndim]
+        return annotate(x, *names) if x.ndim > len(before) + 2 else x
 
     return jax.tree.map(place, inside)
 
@@ -195,8 +204,7 @@ def _without_bubbles(
 
 def _of_last_stage(x_XN: Array) -> Array:
     """On all stages, by one sum over them: the others add 0."""
-    stages = x_XN.shape[1]
-    last_N = jnp.arange(stages).reshape(-1, *[1] * (x_XN.ndim - 2)) == stages - 1
+    last_N = _is_stage(x_XN.shape[1] - 1, x_XN.shape[1], x_XN.ndim - 2)
     x_X = jnp.where(last_N, x_XN, 0).sum(axis=1)
     return annotate(x_X.astype(x_XN.dtype), None, "batch", None, "act_embed")
 
@@ -210,9 +218,11 @@ def _over_ticks(output: MoEOutput) -> MoEOutput:
         return ((loss_XNK * tokens_XNK).sum(axis=0) / total_NK).ravel()
 
     summed = jax.tree.map(lambda x: x.sum(axis=0).reshape(-1, *x.shape[3:]), output)
-    return dataclasses.replace(
+    summed = dataclasses.replace(
         summed, balance_loss=mean(output.balance_loss), z_loss=mean(output.z_loss)
     )
+    # So that they go over to all stages as they are, and not one by one with what is made of them.
+    return jax.tree.map(replicate, summed)
 
 
 def _scope_of_stages():
