@@ -11,7 +11,7 @@ from gshard_train import binary, config
 
 def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
     """Evaluates with the arguments that are bound to `gshard_train.evaluating.evaluate`."""
-    loaded.call("gshard_train.evaluating.evaluate", **({"dry_run": True} if dry_run else {}))
+    loaded.call("gshard_train.evaluating.evaluate", dry_run=dry_run)
 
 
 def run() -> None:

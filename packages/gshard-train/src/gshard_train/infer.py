@@ -11,7 +11,7 @@ from gshard_train import binary, config
 
 def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
     """Decodes with the arguments that are bound to `gshard_train.inference.infer`."""
-    loaded.call("gshard_train.inference.infer", **({"dry_run": True} if dry_run else {}))
+    loaded.call("gshard_train.inference.infer", dry_run=dry_run)
 
 
 def run() -> None:

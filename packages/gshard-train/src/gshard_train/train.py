@@ -13,11 +13,7 @@ from gshard_train import binary, config
 
 def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
     """Trains with the arguments that are bound to `gshard_train.training.train`."""
-    loaded.call(
-        "gshard_train.training.train",
-        effective_config=loaded.text,
-        **({"dry_run": True} if dry_run else {}),
-    )
+    loaded.call("gshard_train.training.train", effective_config=loaded.text, dry_run=dry_run)
 
 
 def run() -> None:
