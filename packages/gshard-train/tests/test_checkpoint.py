@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from gshard_annotate import make_mesh
 from gshard_train.checkpoint import Checkpointer
+from gshard_train.checkpoint_policy import Kept
 from gshard_train.errors import UserError
 
 FEED = {"next_index": 7, "seed": 2**40}
@@ -377,6 +378,29 @@ def test_kill_during_a_save_leaves_a_readable_step(tmp_path, line):
         assert checkpointer.save(3, restored, {})
 
 
+def test_kept_are_the_newest_every_third_and_the_best_over_restarts(tmp_path):
+    keep = Kept(newest=1, every_steps=3, best=2, metric="eval/all/loss")
+    losses = {1: 5.0, 2: 1.0, 3: 4.0, 4: 2.0, 5: float("nan"), 6: 3.0, 7: None, 8: 3.5}
+    for step, loss in losses.items():
+        metrics = None if loss is None else {"eval/all/loss": loss, "eval/all/accuracy": 0.5}
+        with Checkpointer(tmp_path, keep=keep) as checkpointer:
+            checkpointer.save(step, {"x": jnp.ones(3)}, {}, metrics=metrics)
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.steps() == [2, 3, 4, 6, 8]
+
+
+def test_faults_of_what_is_kept_are_named_together():
+    with pytest.raises(UserError) as caught:
+        Kept(newest=0, every_steps=0, best=2)
+    assert caught.value.faults == (
+        "Kept: newest=0 must be at least 1: a run goes on from the newest",
+        "Kept: every_steps=0 must be at least 1, or None",
+        "Kept: best=2 needs metric=, a figure such as 'eval/all/loss'",
+    )
+    with pytest.raises(UserError, match="metric='eval/all/bleu' needs best="):
+        Kept(metric="eval/all/bleu")
+
+
 def test_keep_must_be_positive(tmp_path):
-    with pytest.raises(ValueError, match="keep=0 must be at least 1"):
+    with pytest.raises(UserError, match="newest=0 must be at least 1"):
         Checkpointer(tmp_path, keep=0)

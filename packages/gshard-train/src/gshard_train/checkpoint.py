@@ -13,9 +13,9 @@ import orbax.checkpoint as ocp
 import tensorstore as ts
 from absl import logging
 from etils import epath
-from orbax.checkpoint.checkpoint_managers import LatestN
 
 from gshard_train import checksums, tensors
+from gshard_train.checkpoint_policy import Kept
 from gshard_train.errors import UserError
 
 DIRECTORY = "checkpoints"
@@ -31,18 +31,16 @@ class Checkpointer:
 
     Args:
       model_dir: the run's directory; the checkpoints are in `checkpoints` below it.
-      keep: how many of the newest checkpoints stay.
+      keep: which checkpoints stay, or how many of the newest.
       asynchronous: write to disk in the background; `save` returns when it has copied the state.
     """
 
     def __init__(
-        self, model_dir: str | os.PathLike[str], *, keep: int = 3, asynchronous: bool = True
+        self, model_dir: str | os.PathLike[str], *, keep: Kept | int = 3, asynchronous: bool = True
     ):
-        if keep < 1:
-            raise ValueError(f"Checkpointer: keep={keep} must be at least 1")
         path = os.fspath(model_dir)
         self._directory = epath.Path(path if "://" in path else os.path.abspath(path)) / DIRECTORY
-        self._keep = keep
+        self._keep = Kept(newest=keep) if isinstance(keep, int) else keep
         self._asynchronous = asynchronous
         self._manager: ocp.CheckpointManager | None = None
         self._sums = checksums.BackgroundSums()
@@ -55,11 +53,24 @@ class Checkpointer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def save(self, step: int, state: Any, feed_state: Mapping[str, Any]) -> bool:
+    def save(
+        self,
+        step: int,
+        state: Any,
+        feed_state: Mapping[str, Any],
+        *,
+        metrics: Mapping[str, float] | None = None,
+    ) -> bool:
         """Saves a tree of arrays and a feed's position; False if the step is there already.
 
         The arrays may be donated or changed afterwards. An error of the previous save in the
         background is raised here.
+
+        Args:
+          step: a directory of that name.
+          state: the arrays.
+          feed_state: the position of the training feed, as JSON can hold it.
+          metrics: figures of this step, where the best ones are kept.
         """
         self.wait()
         directory = self._directory / str(step)
@@ -75,6 +86,7 @@ class Checkpointer:
                     _FEED: ocp.args.JsonSave(dict(feed_state)),
                 }
             ),
+            metrics=None if metrics is None else dict(metrics),
             force=True,
         )
         self._sums.add(directory, committed=lambda: step in self._steps())
@@ -157,7 +169,8 @@ class Checkpointer:
             self._manager = ocp.CheckpointManager(
                 self._directory,
                 options=ocp.CheckpointManagerOptions(
-                    preservation_policy=LatestN(n=self._keep),
+                    preservation_policy=self._keep.policy(),
+                    best_fn=self._keep.goodness if self._keep.best else None,
                     cleanup_tmp_directories=True,
                     enable_async_checkpointing=self._asynchronous,
                 ),
