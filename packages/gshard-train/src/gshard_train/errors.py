@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 
 USER_ERROR = 2  # the exit code
+RESTART = 75  # the exit code where starting again may help (EX_TEMPFAIL of sysexits.h)
 # What set-up code raises for a wrong value, a missing file or a directory that cannot be used.
 _MENDABLE = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 # gin adds such a line to every exception that passes one of its wrappers.

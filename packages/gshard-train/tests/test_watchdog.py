@@ -1,0 +1,136 @@
+"""Several processes that watch each other, here in one, with a clock that is set by hand."""
+
+import threading
+
+import pytest
+
+from gshard_train.watchdog import Limits, Watchdog
+
+LIMITS = Limits(silent=10, stuck=60)
+
+
+class Store(dict):
+    """As JAX's coordination service, in memory."""
+
+    def key_value_set(self, key, value, allow_overwrite=False):
+        assert allow_overwrite or key not in self
+        self[key] = value
+
+    def key_value_dir_get(self, key):
+        return [(name, value) for name, value in self.items() if name.startswith(f"{key}/")]
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def three(clock):
+    store = Store()
+    return [Watchdog(i, 3, store=store, limits=LIMITS, clock=clock) for i in range(3)]
+
+
+def look(watchdogs, clock, seconds):
+    """What each says, five seconds after five seconds."""
+    said = []
+    for _ in range(0, seconds, 5):
+        clock.now += 5
+        said = [watchdog.look() for watchdog in watchdogs]
+    return said
+
+
+def test_nothing_is_said_while_all_make_steps(three, clock):
+    for step in range(10):
+        for watchdog in three:
+            watchdog.tell(step)
+        assert look(three, clock, 20) == [None] * 3
+
+
+def test_one_that_was_killed_is_named_with_its_step_before_the_others_are_stuck(three, clock):
+    for watchdog, step in zip(three, (7, 7, 6), strict=True):
+        watchdog.tell(step)
+    assert look(three, clock, 5) == [None] * 3
+    assert look(three[:2], clock, 15) == [None] * 2
+    said = look(three[:2], clock, 5)
+    assert [s.split(" on ")[0] for s in said] == ["process 2"] * 2
+    assert [s.split(", ", 1)[1] for s in said] == [
+        "at step 6 (training), has not been heard of for 15 s"
+    ] * 2
+
+
+def test_one_that_is_stuck_is_named_by_all_while_its_thread_still_answers(three, clock):
+    for watchdog, step in zip(three, (7, 5, 7), strict=True):
+        watchdog.tell(step)
+    assert look(three, clock, 60) == [None] * 3
+    said = look(three, clock, 5)
+    assert all(s.startswith("process 1 on ") for s in said)
+    assert all(s.endswith("at step 5 (training), has done nothing for 65 s") for s in said)
+
+
+def test_one_that_saves_is_not_stuck_until_it_saves_for_too_long(three, clock):
+    look(three, clock, 55)
+    for watchdog in three:
+        watchdog.tell(4, "saving")
+    assert look(three, clock, 60) == [None] * 3
+    assert "at step 4 (saving)" in look(three, clock, 5)[0]
+
+
+def test_one_that_is_done_is_missed_by_nobody(clock):
+    store = Store()
+    first, second = (Watchdog(i, 2, store=store, limits=LIMITS, clock=clock) for i in range(2))
+    with second:
+        second.tell(9)
+    first.tell(9)
+    assert look([first], clock, 50) == [None]
+
+
+def test_the_thread_ends_the_process_once(clock):
+    ended, said = threading.Event(), []
+
+    def end(text):
+        said.append(text)
+        ended.set()
+
+    limits = Limits(silent=100, stuck=0.01)
+    with Watchdog(1, 2, store=Store(), limits=limits, end=end) as watchdog:
+        watchdog.tell(3)
+        assert ended.wait(20)
+    assert len(said) == 1
+    assert said[0].startswith("process 1 on ")
+    assert said[0].endswith("; process 1 ends at step 3")
+
+
+class Deaf(Store):
+    """A store whose server is gone."""
+
+    def key_value_dir_get(self, key):
+        raise RuntimeError("UNAVAILABLE: failed to connect\nmore")
+
+
+def test_a_coordinator_that_is_gone_is_named():
+    ended, said = threading.Event(), []
+
+    def end(text):
+        said.append(text)
+        ended.set()
+
+    with Watchdog(1, 2, store=Deaf(), limits=Limits(silent=0.05, stuck=100), end=end):
+        assert ended.wait(20)
+    assert said == [
+        "process 0 no longer answers (UNAVAILABLE: failed to connect); process 1 ends at step 0"
+    ]
+
+
+def test_one_process_alone_is_not_watched():
+    with Watchdog(0, 1) as watchdog:
+        watchdog.tell(3)
