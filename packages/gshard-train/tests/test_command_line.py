@@ -69,4 +69,5 @@ def test_what_makes_a_run_one_of_several_processes(flag):
 def test_workers_of_a_tpu_pod_are_joined_without_a_flag():
     processes = command_line.processes(parsed())
     assert not processes.several({"TPU_WORKER_HOSTNAMES": "localhost"})
+    assert not processes.several({"TPU_WORKER_HOSTNAMES": "WARNING: no TPU found, set it"})
     assert processes.several({"TPU_WORKER_HOSTNAMES": "a,b"})

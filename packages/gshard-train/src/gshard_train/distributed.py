@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from gshard_train.errors import USER_ERROR, UserError, report
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^:\s\[\]]+):(\d{1,5})")
+_HOST = re.compile(r"[\w.:\[\]-]+")
 _EXAMPLE = "10.0.0.1:8476"
 _GRACE_SECONDS = 30  # by which JAX's limit lies behind ours
 _logger = logging.getLogger(__name__)
@@ -78,7 +79,9 @@ class Processes:
     def several(self, environment: Mapping[str, str] = os.environ) -> bool:
         """Whether there is anything to join: flags say so, or the environment of a TPU pod."""
         workers = environment.get("TPU_WORKER_HOSTNAMES", "").split(",")
-        return self.found_by_jax or self.coordinator_address is not None or len(workers) > 1
+        # libtpu sets it to a sentence where it finds no TPU.
+        pod = len(workers) > 1 and all(_HOST.fullmatch(worker) for worker in workers)
+        return self.found_by_jax or self.coordinator_address is not None or pod
 
 
 def _given(flags: Mapping[str, object]) -> list[str]:
