@@ -157,7 +157,8 @@ def test_training_step_lowers(files: tuple[str, ...], tmp_path: pathlib.Path) ->
     assert not (tmp_path / "run").exists()
 
 
-def test_quickstart_serves_training_and_decoding_alike() -> None:
+def test_quickstart_serves_all_runs_alike() -> None:
     loaded = config.load([QUICKSTART], ["MODEL_DIR = 'not_there'"])
-    train = loaded.arguments(RUNS["train"])["experiment"]
-    assert loaded.arguments(RUNS["infer"])["experiment"].model == train.model
+    models = [loaded.arguments(RUNS[run])["experiment"].model for run in RUNS]
+    assert models == [models[0]] * len(RUNS)
+    assert loaded.arguments(RUNS["eval"])["evaluation"].splits == ("test", "unseen")
