@@ -6,16 +6,16 @@ import logging
 import re
 import warnings
 
+import jax
+import numpy as np
 import pytest
-
-from gshard_annotate import DEFAULT_RULES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # TensorFlow's and seqio's own
     import seqio
     import tensorflow as tf
 
-from gshard_train import experiment, inference, state
+from gshard_train import experiment, inference
 from gshard_train.checkpoint import Checkpointer
 from gshard_train.data import SeqioFeed
 from gshard_train.decode import BeamSearch
@@ -24,6 +24,7 @@ from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment
 from gshard_train.kept_hypotheses import FILE_NAME
 from gshard_train.optimizer import adam
+from gshard_train.trained import restore_params
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -82,14 +83,15 @@ class Echo(Decoder):
 
 
 @pytest.fixture(scope="module")
-def run_dir(tiny, one_device, tmp_path_factory):
+def run_dir(model, tmp_path_factory):
     """Two checkpoints of a model that has not learnt anything."""
-    path = tmp_path_factory.mktemp("run")
-    model = dataclasses.replace(tiny, source_vocab_size=384, target_vocab_size=384)
-    made = state.create(state.abstract_model(model), adam(1e-3), DEFAULT_RULES, one_device, seed=0)
+    path, params = tmp_path_factory.mktemp("run"), jax.tree.map(np.asarray, model[1])
+    for table in (params["source_embedding"], params["target_embedding"]):
+        table["tokens"] = np.resize(table["tokens"], (384, 12))
+    params["output"] = np.resize(params["output"], (12, 384))
     with Checkpointer(path) as checkpointer:
         for step in (4, 7):
-            checkpointer.save(step, made, {"next_index": step})
+            checkpointer.save(step, {"params": params}, {"next_index": step})
     return path
 
 
@@ -111,7 +113,8 @@ def trained(tiny, one_device, run_dir) -> Experiment:
 @pytest.fixture
 def echo(monkeypatch, trained) -> type[Echo]:
     """Decoding without a model."""
-    prepared, params = experiment.prepare(trained), {}
+    prepared = experiment.prepare(trained)
+    params = restore_params(trained, prepared, 7)
     monkeypatch.setattr(inference, "Decoder", Echo)
     monkeypatch.setattr(inference, "prepare", lambda _: prepared)
     monkeypatch.setattr(inference, "restore_params", lambda *_: params)
@@ -132,7 +135,7 @@ def lines(folder) -> dict[str, list[dict]]:
     }
 
 
-def test_every_example_gets_a_line_and_the_manifest_counts_them(trained, tmp_path):
+def test_every_example_gets_a_line_and_the_manifest_counts_them(trained, tmp_path, echo):
     translate(trained, tmp_path, search=BeamSearch(beams=2))
     found = lines(tmp_path / "validation")
     assert {task: len(rows) for task, rows in found.items()} == {"infer_ab": 10, "infer_c": 5}
