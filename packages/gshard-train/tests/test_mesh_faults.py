@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from gshard_annotate import make_mesh
 from gshard_train import layouts
 from gshard_train.mesh_faults import mesh_faults
@@ -68,12 +70,25 @@ def test_an_axis_that_no_rule_names_is_refused(tiny):
     )
 
 
-def test_tensor_parallel_needs_a_model_axis(tiny):
-    (fault,) = faults(tiny, {"data": 2, "expert": 4}, rules=layouts.tensor_parallel())
+@pytest.mark.parametrize(
+    ("rules", "axis"),
+    [
+        (layouts.tensor_parallel(), "model"),
+        (layouts.several_slices(), "replica"),
+        (layouts.pipeline(), "stage"),
+    ],
+)
+def test_a_layout_made_for_an_axis_needs_it(tiny, rules, axis):
+    (fault,) = faults(tiny, {"data": 2, "expert": 4}, rules=rules)
     assert fault == (
-        "the mesh has the axes data, expert and lacks model; give size 1 to an axis that is not "
+        f"the mesh has the axes data, expert and lacks {axis}; give size 1 to an axis that is not "
         "used"
     )
+
+
+def test_stages_divide_the_pairs_of_layers(tiny):
+    found = faults(tiny, {"data": 1, "expert": 2, "stage": 4}, batch_size=32)
+    assert found[0].startswith("num_encoder_layers=4 are 2 pairs, which 4 pipeline stages do not")
 
 
 def test_offloading_needs_a_memory_of_the_host(tiny, monkeypatch):

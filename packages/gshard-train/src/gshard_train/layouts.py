@@ -2,8 +2,9 @@
 
 Mesh axes: data and expert split the batch, expert also the experts; of the others a mesh may have
 any. `model` splits heads, hidden widths and vocabularies (Megatron-LM, arXiv 1909.08053); `replica`
-goes from slice to slice and splits only the batch, so that between slices gradients are added up
-and nothing else crosses; `stage` splits the stack of layers into a pipeline.
+goes from slice to slice and splits only the batch, so that between slices gradients and a few sums
+are added up and nothing else crosses; `stage` splits the stack of layers into a pipeline (GSPMD,
+arXiv 2105.04663, 3.3).
 """
 
 from gshard_annotate import DEFAULT_RULES, Rules
@@ -19,7 +20,17 @@ def gshard() -> Rules:
 
 def tensor_parallel() -> Rules:
     """The paper's, with a `model` axis that the mesh must have."""
-    return _rules(optional_axes=("replica", "stage"))
+    return _rules(needed="model")
+
+
+def several_slices() -> Rules:
+    """The paper's, with a `replica` axis that the mesh must have."""
+    return _rules(needed="replica")
+
+
+def pipeline() -> Rules:
+    """The paper's, with a `stage` axis that the mesh must have."""
+    return _rules(needed="stage")
 
 
 def fsdp() -> Rules:
@@ -32,7 +43,7 @@ def fsdp() -> Rules:
     return _rules(embed=("data", "expert"), expert_embed="data")
 
 
-def _rules(optional_axes: tuple[str, ...] = OPTIONAL_AXES, **mesh_axes: MeshAxes) -> Rules:
+def _rules(*, needed: str | None = None, **mesh_axes: MeshAxes) -> Rules:
     """The default rules with the axes of several slices and of a pipeline, then with others."""
     several = {
         "batch": ("replica", "data", "expert"),
@@ -40,5 +51,8 @@ def _rules(optional_axes: tuple[str, ...] = OPTIONAL_AXES, **mesh_axes: MeshAxes
         "dispatched_group": ("replica", "data"),
         "layer": "stage",
     }
-    pairs = DEFAULT_RULES.replace(**several).replace(**mesh_axes).pairs
-    return Rules(pairs, optional_axes=optional_axes, varying=DEFAULT_RULES.varying)
+    return Rules(
+        DEFAULT_RULES.replace(**several).replace(**mesh_axes).pairs,
+        optional_axes=tuple(axis for axis in OPTIONAL_AXES if axis != needed),
+        varying=DEFAULT_RULES.varying,
+    )
