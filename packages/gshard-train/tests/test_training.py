@@ -4,14 +4,16 @@ import json
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from gshard_annotate import make_mesh
+from gshard_train import compilation_cache
 from gshard_train.data import FEATURES, shift_right
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment
@@ -60,6 +62,13 @@ class Stopping(Numbers):
         return super().__next__()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def programs(tmp_path_factory) -> Iterator[None]:
+    """Most runs here have the same program: it is compiled once."""
+    with compilation_cache.use(str(tmp_path_factory.mktemp("programs")), model_dir=""):
+        yield
+
+
 @pytest.fixture
 def experiment(tiny, tmp_path) -> Experiment:
     return Experiment(
@@ -95,9 +104,12 @@ def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(experiment, tmp_pa
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_checkpoint_and_the_next_run_goes_on(experiment):
-    with pytest.raises(Interrupted, match="SIGINT: stopped at step 4 of 6, whose checkpoint"):
-        train(changed(experiment, make_feed=Stopping), train_steps=6, log_period=1)
-    assert [path.name for path in experiment.path("checkpoints").iterdir()] == ["4"]
+    with pytest.raises(Interrupted) as stopped:
+        train(changed(experiment, make_feed=Stopping), train_steps=50, log_period=1)
+    (checkpoint,) = experiment.path("checkpoints").iterdir()
+    step = int(checkpoint.name)
+    assert 1 <= step <= 4  # the feed is read ahead of the step
+    assert str(stopped.value).startswith(f"SIGINT: stopped at step {step} of 50, whose checkpoint")
     assert train(experiment, train_steps=6, log_period=1) == 6
     assert list(losses(experiment)) == [1, 2, 3, 4, 5, 6]
 
@@ -111,7 +123,7 @@ def test_a_finished_run_trains_nothing_more(experiment, monkeypatch):
 
 def test_an_update_that_is_no_number_stops_the_run_without_a_checkpoint(experiment):
     with pytest.raises(FloatingPointError, match="update_norm of step 1 is nan; the newest"):
-        train(changed(experiment, optimizer=adam(float("nan"))), train_steps=4, log_period=2)
+        train(changed(experiment, optimizer=optax.scale(float("nan"))), train_steps=4, log_period=2)
     assert not experiment.path("checkpoints").exists()
 
 
@@ -182,14 +194,14 @@ def test_a_vocabulary_larger_than_the_model_is_refused(experiment, tiny):
     )
 
 
-def test_batches_with_features_that_the_model_does_not_take_are_refused(experiment):
+def test_batches_with_half_the_features_of_packing_are_refused(experiment):
     class Packed(Numbers):
         features = (*FEATURES, "encoder_segment_ids", "encoder_positions")
 
     (fault,) = refused(experiment, make_feed=Packed)
     assert fault == (
-        "batches of the feed have encoder_segment_ids, encoder_positions, which the model does not "
-        "take: examples of a row would look at each other; leave packing out"
+        "batches of the feed lack decoder_segment_ids, decoder_positions: without them examples of "
+        "a row would look at each other; give them"
     )
 
 
@@ -218,12 +230,6 @@ def test_a_mesh_without_the_axes_of_the_rules_is_refused(experiment):
         "the mesh has the axes expert, model and lacks data; give size 1 to an axis that is not "
         "used"
     )
-
-
-def test_more_than_one_process_is_refused(experiment, monkeypatch):
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    (fault,) = refused(experiment)
-    assert fault == "2 processes run this, and version 0.1 runs as one only; start one process"
 
 
 def test_sizes_that_the_model_axis_does_not_divide_are_named(experiment, tiny):

@@ -97,7 +97,8 @@ def training_feed(
         _warn(mixture_or_task_name, f"no training text in {', '.join(described.left_out)}")
     if batches.advice:
         _warn(mixture_or_task_name, batches.advice)
-    return Feed(batches, {side: vocab.size for side, vocab in vocabularies.items()})
+    sizes = {side: vocab.size for side, vocab in vocabularies.items()}
+    return Feed(batches, sizes, described)
 
 
 def _find(name: str, faults: list[str], **options: Any) -> mixture.Mixture:
@@ -146,13 +147,18 @@ class Feed:
     """
 
     def __init__(
-        self, batches: UnpackedBatches | PackedBatches, vocabulary_sizes: Mapping[str, int]
+        self,
+        batches: UnpackedBatches | PackedBatches,
+        vocabulary_sizes: Mapping[str, int],
+        described: mixture.Mixture,
     ):
         self.vocabulary_sizes = dict(vocabulary_sizes)
         self.examples_per_batch = batches.examples_per_batch
         self.features = batches.features
         self._batches = grain.MapDataset.range(_ENDLESS).map(batches)
         self._counts = Counts()
+        self._rates = described.rates
+        self._sizes = {code: len(described.corpus.pairs[code]["train"]) for code in self._rates}
         self._next = 0
         self._iterator = self._start()
 
@@ -180,6 +186,18 @@ class Feed:
     def packing_report(self) -> Counts:
         """What this process's batches so far held: examples, dropped and cut ones, fill."""
         return self._counts
+
+    def repeated_share(self, position: Mapping[str, int]) -> float:
+        """Share of the examples before a position that had been given out before.
+
+        A language that is sampled more than its size allows begins again, and from then on all it
+        gives is repeated.
+        """
+        examples = position["next_index"] * self.examples_per_batch
+        repeated = (
+            max(0.0, examples * rate - self._sizes[code]) for code, rate in self._rates.items()
+        )
+        return sum(repeated) / max(1, examples)
 
     def close(self) -> None:
         """Stops reading ahead."""

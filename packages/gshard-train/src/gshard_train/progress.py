@@ -51,7 +51,7 @@ class Progress:
         self.close()
 
     def update(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Takes in the figures of `step`: `loss`, `tokens_per_second`, `dropped` and others."""
+        """Takes in the figures of `step`: `loss`, `tokens_per_second`, `utilisation` and others."""
         self._measure(step)
         figures = "   ".join(self._figures(step, scalars))
         if self._bar:
@@ -89,8 +89,12 @@ class Progress:
             figures.append(f"loss {scalars['loss']:.3f}")
         if "tokens_per_second" in scalars:
             figures.append(f"{scalars['tokens_per_second']:,.0f} tokens/s")
+        if "utilisation" in scalars:
+            figures.append(f"{100 * scalars['utilisation']:.1f} % of peak")
         if "dropped" in scalars:
             figures.append(f"dropped {100 * scalars['dropped']:.1f} %")
+        if "slowest_host" in scalars:
+            figures.append(f"slowest host {scalars['slowest_host']:.0f}")
         if self._step_seconds is not None:
             figures.append(f"{_time(self._step_seconds * (self._total - step))} left")
         return figures

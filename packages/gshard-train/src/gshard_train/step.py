@@ -3,11 +3,12 @@
 Axes: B batch, L target length.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import jax
 import optax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from gshard_annotate import Rules, rules_scope
@@ -18,7 +19,19 @@ from gshard_train.loss import LossConfig
 from gshard_train.optimizer import learning_rate_of
 from gshard_train.state import Model, TrainState, shardings
 
-Step = Callable[[TrainState, Mapping[str, Array]], tuple[TrainState, Metrics]]
+
+class Step(Protocol):
+    """A compiled step: new state and metrics of a state and a batch."""
+
+    def __call__(
+        self, state: TrainState, batch: Mapping[str, Array], /
+    ) -> tuple[TrainState, Metrics]:
+        """Makes the step."""
+        ...
+
+    def lower(self, state: Any, batch: Any, /) -> jax.stages.Lowered:
+        """The program for arrays, or shapes, such as these."""
+        ...
 
 
 def make_step(
@@ -83,7 +96,8 @@ def make_step(
     return jax.jit(
         step,
         in_shardings=(placed, rows),
-        out_shardings=(placed, None),
+        # Every host can read metrics that are whole on each device.
+        out_shardings=(placed, NamedSharding(mesh, PartitionSpec())),
         donate_argnums=0,
     )
 

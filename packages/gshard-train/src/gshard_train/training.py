@@ -125,7 +125,11 @@ def train(
                     batch = next(batches)
                 step += 1
                 profiler.before(step, train_state)
-                with jax.profiler.StepTraceAnnotation("train", step_num=step):
+                # The call itself waits where the devices cannot take another program yet.
+                with (
+                    watch.part("devices"),
+                    jax.profiler.StepTraceAnnotation("train", step_num=step),
+                ):
                     train_state, metrics = run_step(train_state, batch)
                 profiler.after(step, metrics)
                 reporter.add(step, metrics)
