@@ -15,11 +15,13 @@ from absl import logging
 
 from gshard_train import evaluation_files as files
 from gshard_train import expert_languages, state
-from gshard_train.decode import BeamSearch
+from gshard_train.checkpoint import DIRECTORY as CHECKPOINTS
+from gshard_train.decode import BeamSearch, Search
 from gshard_train.decoder import Decoder, Hypothesis
 from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.evaluation_results import EvaluatedTask, results, told
 from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
+from gshard_train.fingerprint import fingerprint
 from gshard_train.held_out import find_tasks, read_splits
 from gshard_train.task_metrics import Measured, measure, metrics_of, model_outputs
 from gshard_train.teacher_forcing import Scores, TeacherForcing
@@ -51,8 +53,8 @@ class Evaluation:
     use_cached: bool = False
     leave_out_lacking: bool = False
     decode: bool = True
-    search: BeamSearch = SEARCH
-    language_of: Callable[[str], str] = str
+    search: Search = SEARCH
+    language_of: Callable[[str], str] = expert_languages.task_language
 
     def __post_init__(self):
         if faults := list(self._faults()):
@@ -117,7 +119,7 @@ class Evaluator:
 
     def is_done(self, step: int) -> bool:
         """Whether a step's results are there, newer than its checkpoint and made in this way."""
-        checkpoint = self._experiment.path("checkpoints", str(step))
+        checkpoint = self._experiment.path(CHECKPOINTS, str(step))
         for split in self._splits:
             result = files.read_result(self._experiment.model_dir, step, split)
             written = files.result_path(self._experiment.model_dir, step, split)
@@ -166,11 +168,14 @@ class Evaluator:
 
     def _settings(self, split: str) -> dict[str, Any]:
         """What the numbers depend on beside the parameters, as JSON gives it back."""
-        experiment, evaluation = self._experiment, self._evaluation
+        tasks = self._splits[split]
+        search = self._evaluation.search
+        marks = fingerprint(self._experiment, 0, search, "", [task.read for task in tasks])
         settings = {
-            "tasks": {task.read.task: len(task.read.examples) for task in self._splits[split]},
-            "task_feature_lengths": dict(experiment.task_feature_lengths),
-            "decoder": dataclasses.asdict(evaluation.search) if self._decoder else {},
+            "tasks": {task.read.task: len(task.read.examples) for task in tasks},
+            "metrics": {task.read.task: len(task.metrics) for task in tasks},
+            "search": marks["search"] if self._decoder else None,
+            **{name: marks[name] for name in ("lengths", "model", "sentences")},
         }
         return json.loads(json.dumps(settings))
 
@@ -212,7 +217,9 @@ class Evaluator:
             return {}
         decoded = [task.read for task in tasks if task.decoded]
         examples = [example for task in decoded for example in task.examples]
-        found = iter(self._decoder.decode(params, examples, progress=True))
+        # Sampling draws by the number of an example in its task.
+        numbers = [number for task in decoded for number in range(len(task.examples))]
+        found = iter(self._decoder.decode(params, examples, progress=True, numbers=numbers))
         return {task.task: [next(found) for _ in task.examples] for task in decoded}
 
     def _measure_task(
@@ -241,7 +248,7 @@ class Evaluator:
         counts = {name: len(objects) for name, objects in lines.items()}
         settings = {
             "checkpoint_step": result["step"],
-            "decoder": result["settings"]["decoder"],
+            "decoder": dataclasses.asdict(self._evaluation.search) if self._decoder else {},
         }
         documents = {"manifest.json": {"tasks": counts, "split": result["split"], **settings}}
         if scores.load_NE is not None:

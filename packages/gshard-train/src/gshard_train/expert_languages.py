@@ -29,7 +29,7 @@ def collect(
     tasks: Sequence[TaskSplit],
     *,
     batch_size: int,
-    language_of: Callable[[str], str] = str,
+    language_of: Callable[[str], str],
 ) -> dict[str, Any]:
     """The shares of each language's tokens by layer and expert, sources and targets alike.
 
@@ -97,18 +97,15 @@ def layer_names(config: TransformerConfig) -> list[str]:
     ]
 
 
-def source_language(task: str) -> str:
-    """The source language of a task named `<corpus>_<source>_<target>`, for gin to bind.
+def task_language(task: str) -> str:
+    """The language of a task of gshard-m4; other tasks stand for themselves.
 
-    A script (four letters) belongs to the code before it: of `m4_sample_sr_Latn_en` it is
-    `sr_Latn`.
-
-    Raises:
-      ValueError: the name has fewer parts.
+    Those are named `m4_<language>_en` or `m4_<corpus>_<language>_en`. A script (four letters)
+    belongs to the code before it: of `m4_sample_sr_Latn_en` it is `sr_Latn`.
     """
     parts = task.split("_")
-    if len(parts) < 3:
-        raise ValueError(f"task {task!r} is not named <corpus>_<source>_<target>")
+    if len(parts) < 3 or (parts[0], parts[-1]) != ("m4", "en"):
+        return task
     has_script = len(parts) > 3 and len(parts[-2]) == 4
     return "_".join(parts[-3:-1] if has_script else parts[-2:-1])
 

@@ -4,12 +4,14 @@ Axes: B batch, T source length, L target length, X examples, N labels, E experts
 """
 
 import functools
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from absl import logging
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 from tqdm import tqdm
@@ -23,6 +25,7 @@ from gshard_train.models.transformer import PAD_ID
 from gshard_train.step import batch_sharding
 
 NO_LABEL = -1
+_LOG_SECONDS = 10
 
 
 class Scores(NamedTuple):
@@ -70,8 +73,12 @@ class TeacherForcing:
     ) -> Scores:
         """The scores of examples, whose targets are in their rows; `progress` shows a bar."""
         load, waiting, rows = self._load, None, []
+        told = time.monotonic()
         starts = range(0, len(examples), self._batch_size)
         for start in tqdm(starts, unit=" batches", disable=not progress or None, leave=False):
+            if progress and time.monotonic() - told > _LOG_SECONDS:
+                logging.info("scored %d of %d examples", start, len(examples))
+                told = time.monotonic()
             chosen = slice(start, start + self._batch_size)
             batch = self._batch(examples[chosen], labels[chosen])
             sums, load = self._run(params, batch, load)
@@ -140,7 +147,7 @@ def _score(
         entropy = cross_entropy(logits_BLV, targets_BL, 0.0)
         nats_B = jnp.where(weights_BL, entropy.plain_BL, 0.0).sum(1)
         correct_B = (weights_BL & entropy.correct_BL).sum(1)
-        if output is not None and output.by_label is not None:
+        if load_NE is not None and output is not None and output.by_label is not None:
             load_NE += output.by_label.load_NE
         return (nats_B, correct_B, weights_BL.sum(1)), load_NE
 
