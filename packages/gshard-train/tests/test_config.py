@@ -194,6 +194,15 @@ def test_arguments_that_the_called_function_lacks():
     )
 
 
+def test_function_of_a_binary_without_a_run_file():
+    with pytest.raises(UserError) as caught:
+        load(DIR).call("gshard_train.evaluating.evaluate")
+    assert caught.value.faults == (
+        "gshard_train.evaluating.evaluate (run by this command) has no value at all; add a run "
+        "file, such as --gin_file=gshard_train/configs/runs/eval.gin",
+    )
+
+
 def test_function_without_bindings_is_called_as_it_is():
     assert load(DIR).call("gin_fake.work.idle") == "idle"
 

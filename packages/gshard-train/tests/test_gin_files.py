@@ -111,6 +111,20 @@ def test_misspelt_macro_in_a_flag_and_in_a_file():
     ]
 
 
+def test_model_file_without_a_run_file():
+    assert faults_of("MODEL = 1\nOPTIMIZER = 2\nBATCH_SIZE = 3\n", "TRAIN_STEPS = 5") == [
+        "MODEL is set (text.gin:1) and no run file uses it; add one, such as "
+        "--gin_file=gshard_train/configs/runs/train.gin"
+    ]
+
+
+def test_missing_file_is_not_followed_by_what_it_would_have_used():
+    found = faults(["base.gin", "rnu.gin"], "MODEL_DIR = 'x'", "BATCH_SIZE = 5", "TRAIN_STPES = 1")
+    assert len(found) == 2
+    assert found[0].startswith("--gin_file=rnu.gin: no gin file rnu.gin in ")
+    assert found[1].startswith("unknown macro 'TRAIN_STPES'")
+
+
 def test_macro_used_by_a_macro_is_used():
     read([], ["A = 1", "B = [%A]", "f.x = {'k': %B}"])
 

@@ -20,17 +20,18 @@ from gin.config import interactive_mode
 
 from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.gin_check import files as gin_files
-from gshard_train.gin_check import names, parameters
+from gshard_train.gin_check import macros, names, parameters
 from gshard_train.gin_check.resolve import Resolved, resolve
 
 SAVED_NAME = "config.gin"
-# What the binaries call. A binding must lead to one of them; a gin file may serve several.
-ENTRY_POINTS = (
-    "gshard_train.training.train",
-    "gshard_train.evaluating.evaluate",
-    "gshard_train.inference.infer",
-    "gshard_train.exporting.export",
-)
+# What the binaries call, with the run files for it. A binding must lead to one of them; a gin file
+# may serve several.
+ENTRY_POINTS = {
+    "gshard_train.training.train": f"{macros.RUN_FILES}/train.gin",
+    "gshard_train.evaluating.evaluate": f"{macros.RUN_FILES}/eval.gin",
+    "gshard_train.inference.infer": f"{macros.RUN_FILES}/infer.gin",
+    "gshard_train.exporting.export": f"{macros.RUN_FILES}/export.gin",
+}
 _EXAMPLE = "--gin_file=gshard_m4/configs/quickstart.gin --gin.MODEL_DIR=\"'/path/to/model'\""
 
 
@@ -73,6 +74,11 @@ class LoadedConfig:
         missing = [p for p in parameters.missing(target, bound) if p not in given]
         if missing:
             called = "run by this command"
+            if name in ENTRY_POINTS and not any(other == target for _, other, _ in bound):
+                raise UserError(
+                    f"{name} ({called}) has no value at all; add a run file, such as "
+                    f"--gin_file={ENTRY_POINTS[name]}"
+                )
             raise UserError(*(parameters.unbound(name, p, target.path, called) for p in missing))
         if not any(other == target for _, other, _ in bound):
             return given

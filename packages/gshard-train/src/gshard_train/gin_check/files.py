@@ -68,6 +68,7 @@ class _Reader:
         """Reads a file; `inside` are those that include it."""
         place = find_file(path, self._search_paths)
         if place is None:
+            self.statements.file_is_missing = True
             self.statements.faults.append(self._not_found(path, origin))
             return
         identity = os.path.realpath(place)

@@ -8,6 +8,7 @@ from gshard_train.gin_check.statements import REQUIRED, Binding, Macro, Statemen
 
 _USE = re.compile(r"%([A-Za-z_][\w./]*)")
 _SET = re.compile(r"([A-Za-z_]\w*)\s*(=|$)")
+RUN_FILES = "gshard_train/configs/runs"
 _MODEL_FILES = ("MODEL", "OPTIMIZER")  # what a run file leaves to the model file
 _STRING_NAME = re.compile(r"(DIR|PATH|FILE|NAME|MODULE)S?$")
 
@@ -22,9 +23,8 @@ def faults(statements: Statements) -> Iterator[str]:
     }
     used |= {name for line in statements.unread for name in _USE.findall(line)}
     final = statements.final_macros()
-    for name, binding in final.items():
-        if name not in used:
-            yield _unused(name, binding, used - {REQUIRED})
+    unused = {name: binding for name, binding in final.items() if name not in used}
+    yield from _unused(unused, used - {REQUIRED}, statements.file_is_missing)
     unread = {found[1] for line in statements.unread if (found := _SET.match(line))}
     for name, reason in _open_values(statements, set(final)):
         if name not in unread:
@@ -45,11 +45,19 @@ def example_flag(name: str) -> str:
     return f"--gin.{name}=VALUE"
 
 
-def _unused(name: str, binding: Binding, used: set[str]) -> str:
-    near = did_you_mean(name, used)
-    if not near:
-        near = f"; nothing uses it: remove it or bind a parameter to %{name}"
-    return f"unknown macro '{name}' in {binding.origin}{near}"
+def _unused(unused: dict[str, Binding], used: set[str], file_is_missing: bool) -> Iterator[str]:
+    """What is misspelt; where a file is missing, only what is near to a name that is used."""
+    no_run = next((name for name in _MODEL_FILES if name in unused), None)
+    if no_run and not file_is_missing:
+        yield (
+            f"{no_run} is set ({unused[no_run].origin}) and no run file uses it; add one, such as "
+            f"--gin_file={RUN_FILES}/train.gin"
+        )
+    for name, binding in unused.items():
+        near = did_you_mean(name, used)
+        if near or not (no_run or file_is_missing):
+            near = near or f"; nothing uses it: remove it or bind a parameter to %{name}"
+            yield f"unknown macro '{name}' in {binding.origin}{near}"
 
 
 def _open_values(statements: Statements, known: set[str]) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from gshard_train.errors import UserError
-from gshard_train.gin_check import origins, parameters, reach, text
+from gshard_train.gin_check import origins, parameters, reach, text, values
 from gshard_train.gin_check.names import Names, import_all
 from gshard_train.gin_check.statements import Binding, Reference, Statements, references
 
@@ -31,9 +31,9 @@ def resolve(statements: Statements, roots: Collection[str] = ()) -> Resolved:
         none of them leads to are refused.
 
     Raises:
-      UserError: with every module that cannot be imported, or else with every function and
-        parameter that is not there, every argument that nothing sets and every binding that has
-        no effect.
+      UserError: with every module that cannot be imported; or else with every function and
+        parameter that is not there; or else with every argument that nothing sets, every value of
+        a wrong type and every binding that has no effect.
     """
     if faults := list(import_all(statements.imports)):
         raise UserError(*faults)
@@ -51,6 +51,7 @@ def resolve(statements: Statements, roots: Collection[str] = ()) -> Resolved:
     if not faults:
         faults += parameters.missing_in_calls(statements, names, bound)
         faults += parameters.still_required(bound)
+        faults += values.wrong(bound, statements.final_macros())
         faults += reach.unreached(statements, names, bound, roots)
     if faults:
         raise UserError(*dict.fromkeys(faults))

@@ -68,6 +68,7 @@ class Statements:
     bindings: list[Binding] = dataclasses.field(default_factory=list)
     faults: list[str] = dataclasses.field(default_factory=list)
     unread: list[str] = dataclasses.field(default_factory=list)  # lines with syntax errors
+    file_is_missing: bool = False
 
     def final_macros(self) -> dict[str, Binding]:
         """The last binding of each macro, in the order of the first."""
