@@ -23,11 +23,15 @@ INPUTS_BL = np.array([[0, 3, 4, 5, 6], [0, 9, 2, 0, 0]] * 4, np.int32)
 MASK_BL = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]] * 4, bool)
 
 
+def rows() -> list[jax.Array]:
+    return [jnp.asarray(each) for each in (SOURCE_BT, INPUTS_BL, MASK_BL)]
+
+
 # One program a model, whichever test needs it first; the model is kept, so that its id is its own.
 FORWARD = {}
 
 
-def run(model, source, inputs, mask, key=None, mesh=None):
+def run(model, source, inputs, mask, key=None, *, mesh):
     abstract, params = model
 
     @jax.jit
@@ -104,14 +108,14 @@ def test_microbatches_draw_what_their_rows_and_groups_draw_in_the_whole_batch(mo
     key = jax.random.key(4)
 
     @functools.partial(jax.jit, static_argnums=2)
-    def forward(rows, number, count):
+    def forward(tokens, number, count):
         with rules_scope(DEFAULT_RULES, one_device):
             return abstract.merge(params)(
-                *rows, np.ones(rows[1].shape, bool), key=key, microbatch=(number, count)
+                *tokens, jnp.ones(tokens[1].shape, bool), key=key, microbatch=(number, count)
             )
 
     whole, output = forward((source, inputs), 0, 1)
-    halves = [forward((source[r], inputs[r]), m, 2) for m, r in enumerate((slice(4), slice(4, 8)))]
+    halves = [forward((source[b], inputs[b]), m, 2) for m, b in enumerate((slice(4), slice(4, 8)))]
     np.testing.assert_allclose(jnp.concatenate([x for x, _ in halves]), whole, atol=1e-5)
     loads = [report.statistics.load_E for _, report in halves]
     np.testing.assert_array_equal(sum(loads), output.statistics.load_E)
@@ -121,7 +125,7 @@ def test_microbatches_that_do_not_divide_the_groups_are_refused(tiny):
     module = nnx.eval_shape(lambda: EncoderDecoder(tiny, rngs=nnx.Rngs(params=0)))
     expected = "num_groups=8 cannot be divided among 3 microbatches; use a number"
     with pytest.raises(ValueError, match=re.escape(expected)):
-        module(SOURCE_BT, INPUTS_BL, MASK_BL, microbatch=(0, 3))
+        module(*rows(), microbatch=(0, 3))
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean():
@@ -167,9 +171,7 @@ def test_labels_give_the_experts_of_each_language(model, one_device):
     @jax.jit
     def forward(params):
         with rules_scope(DEFAULT_RULES, one_device):
-            return abstract.merge(params)(
-                SOURCE_BT, INPUTS_BL, MASK_BL, labels_B=label_B, num_labels=4
-            )[1]
+            return abstract.merge(params)(*rows(), labels_B=jnp.asarray(label_B), num_labels=4)[1]
 
     output = forward(params)
     counts = [[mask[label_B == n].sum() for n in range(4)] for mask in (SOURCE_BT != 0, MASK_BL)]
@@ -195,7 +197,7 @@ def gradient_of(tiny, model, one_device):
         def run_backward(params):
             with rules_scope(DEFAULT_RULES, one_device):
                 key = jax.random.key(3)
-                logits, _ = again.merge(params)(SOURCE_BT, INPUTS_BL, MASK_BL, key=key)
+                logits, _ = again.merge(params)(*rows(), key=key)
                 return (logits**2).sum()
 
         return run_backward(model[1])
@@ -221,7 +223,7 @@ def test_each_name_of_rematerialisation_keeps_less(tiny, one_device):
         def forward(params):
             with rules_scope(DEFAULT_RULES, one_device):
                 key = jax.random.key(3)
-                return abstract.merge(params)(SOURCE_BT, INPUTS_BL, MASK_BL, key=key)[0]
+                return abstract.merge(params)(*rows(), key=key)[0]
 
         kept = jax.eval_shape(lambda params: jax.vjp(forward, params)[1], abstract.shapes())
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from gshard_train.errors import UserError
-from gshard_train.held_out import find_source
+from gshard_train.held_out import cache_faults, find_source, find_tasks
 
 Batch = dict[str, np.ndarray]
 FEATURES = (
@@ -35,14 +35,14 @@ PACKED_FEATURES = (
 class Feed(Protocol):
     """Batches for this host, in an order that depends on the seed alone.
 
-    Attributes:
-      vocabulary_sizes: pieces of the vocabulary of "inputs" and "targets".
-
     A feed whose batches hold more than `FEATURES` names them all in an attribute `features`; the
     model takes `PACKED_FEATURES` beside.
     """
 
-    vocabulary_sizes: Mapping[str, int]
+    @property
+    def vocabulary_sizes(self) -> Mapping[str, int]:
+        """Pieces of the vocabulary of "inputs" and "targets"."""
+        ...
 
     def __next__(self) -> Batch:
         """This host's rows of the next global batch."""
@@ -102,6 +102,7 @@ class SeqioFeed:
 
     Args:
       pack: whether to pack.
+      use_cached: whether to read what seqio_cache_tasks wrote.
 
     Attributes:
       reads_seqio: the experiment's mixture_or_task_module is imported before such a feed is made.
@@ -120,12 +121,16 @@ class SeqioFeed:
         process_index: int,
         process_count: int,
         pack: bool = False,
+        use_cached: bool = False,
     ):
         if batch_size % process_count:
             raise UserError(
                 f"BATCH_SIZE={batch_size} cannot be divided among {process_count} processes"
             )
         self._source = find_source(mixture_or_task_name)
+        if faults := list(cache_faults(find_tasks(mixture_or_task_name), "train", use_cached)):
+            raise UserError(*faults)
+        self._use_cached = use_cached
         self._lengths = dict(task_feature_lengths)
         self._seed = seed
         self._pack = pack
@@ -168,6 +173,7 @@ class SeqioFeed:
         data = self._source.get_dataset(
             sequence_length=self._lengths,
             split="train",
+            use_cached=self._use_cached,
             shuffle=True,
             seed=self._seed,
             num_epochs=None,

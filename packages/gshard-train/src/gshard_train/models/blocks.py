@@ -17,7 +17,7 @@ from gshard_train.models.config import TransformerConfig
 from gshard_train.models.context import Context
 from gshard_train.models.feed_forward import FeedForwardPart
 from gshard_train.models.layers import Length, RMSScale, dropout
-from gshard_train.models.remat import recomputed_block
+from gshard_train.models.remat import Remat, recomputed_block
 
 
 class Source(NamedTuple):
@@ -37,7 +37,8 @@ class EncoderLayer(nnx.Module):
         self.feed_forward = FeedForwardPart(
             config, experts=experts, length="source_length", rngs=rngs
         )
-        self.dropout_rate, self.remat = config.dropout_rate, config.remat
+        self.dropout_rate = config.dropout_rate
+        self.remat: Remat = config.remat
 
     def __call__(
         self, x_BTM: Float[Array, "B T M"], context: Context
@@ -65,7 +66,8 @@ class DecoderLayer(nnx.Module):
         self.feed_forward = FeedForwardPart(
             config, experts=experts, length="target_length", rngs=rngs
         )
-        self.dropout_rate, self.remat = config.dropout_rate, config.remat
+        self.dropout_rate = config.dropout_rate
+        self.remat: Remat = config.remat
 
     def __call__(
         self,

@@ -12,7 +12,7 @@ from gshard_moe.grouping import group, ungroup
 from gshard_train.models.config import TransformerConfig
 from gshard_train.models.context import Context
 from gshard_train.models.layers import FeedForward, Length, RMSScale, dropout
-from gshard_train.models.remat import recomputed_block
+from gshard_train.models.remat import Remat, recomputed_block
 
 
 class FeedForwardPart(nnx.Module):
@@ -20,7 +20,8 @@ class FeedForwardPart(nnx.Module):
 
     def __init__(self, config: TransformerConfig, *, experts: bool, length: Length, rngs: nnx.Rngs):
         self.norm = RMSScale(config.embed)
-        self.dropout_rate, self.remat = config.dropout_rate, config.remat
+        self.dropout_rate = config.dropout_rate
+        self.remat: Remat = config.remat
         self.layer = (
             _moe_layer(config, rngs=rngs)
             if experts

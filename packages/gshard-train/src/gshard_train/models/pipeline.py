@@ -35,7 +35,7 @@ class Stages(NamedTuple):
     """The mesh axes that layers are split over, and how many parts that makes."""
 
     axes: tuple[str, ...]
-    count: int
+    parts: int
 
 
 def stages_of(rules: Rules, mesh: Mesh | AbstractMesh) -> Stages:
@@ -118,7 +118,7 @@ def run_stages(
         raise ValueError(f"pipeline: {size} pairs of layers cannot be divided by {count} stages")
     layers_NK = jax.tree.map(lambda p: p.reshape(count, size // count, *p.shape[1:]), layers)
     numbers_NK = jnp.arange(size).reshape(count, -1)
-    compute = jax.vmap(stage, spmd_axis_name=axes if len(axes) > 1 else axes[0])
+    compute = jax.vmap(stage, spmd_axis_name=axes)
 
     def tick(inside: Any, inputs: tuple[Array, Any]):
         number, entering = inputs

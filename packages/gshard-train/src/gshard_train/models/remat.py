@@ -1,7 +1,7 @@
 """What the backward pass computes again instead of keeping it."""
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import jax
 from jax.ad_checkpoint import checkpoint_policies
@@ -12,7 +12,7 @@ Remat = Policy | tuple[Block, ...]
 
 _ALL_TO_ALL_RESULTS = ("moe_dispatch", "moe_combine")
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = Callable[..., Any]
 
 
 def recomputed_pair(pair: Function, remat: Remat) -> Function:

@@ -53,7 +53,7 @@ def run(
         return (x_BLM, rows, sources), output
 
     moving = (x_BLM, dataclasses.replace(context, key=None), () if source is None else (source,))
-    if stages_around().count > 1:
+    if stages_around().parts > 1:
         return run_stages(stage, layers, moving, microbatches=config.pipeline_microbatches)
     (x_BLM, _, _), output = stage(layers, jnp.arange(jax.tree.leaves(layers)[0].shape[0]), moving)
     return x_BLM, output
