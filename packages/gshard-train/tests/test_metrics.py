@@ -19,12 +19,23 @@ class Events:
     """Stands for clu's writer, whose import loads TensorFlow."""
 
     written: ClassVar[list] = []
+    histograms: ClassVar[list] = []
+    images: ClassVar[list] = []
 
     def __init__(self, directory):
         self.directory = directory
 
     def write_scalars(self, step, scalars):
         Events.written.append((step, scalars))
+
+    def write_histograms(self, step, arrays):
+        Events.histograms.append((step, arrays))
+
+    def write_images(self, step, images):
+        (pixels,) = images.values()
+        assert pixels.shape[0] == 1
+        assert pixels.shape[3] == 3
+        Events.images.append(step)
 
     def flush(self):
         pass
@@ -35,7 +46,7 @@ class Events:
 
 @pytest.fixture(autouse=True)
 def events(monkeypatch):
-    Events.written = []
+    Events.written, Events.histograms, Events.images = [], [], []
     module = types.SimpleNamespace(SummaryWriter=Events)
     monkeypatch.setitem(sys.modules, "clu.metric_writers", module)
     return Events
@@ -95,6 +106,54 @@ def test_steps_come_in_order_and_once(tmp_path):
         writer.write(5, {})
         with pytest.raises(ValueError, match="step 5 comes after step 5; write the steps"):
             writer.write(5, {})
+
+
+def test_later_scalars_join_the_last_line(tmp_path, events):
+    with MetricsWriter(tmp_path) as writer:
+        writer.write(5, {"loss": 2.0})
+        writer.write(10, {"loss": 1.0})
+        writer.add(10, {"eval/all/loss": 1.25, "eval/all/bleu": float("nan")})
+        with pytest.raises(ValueError, match="step 5 is not the last one, 10; add to a line"):
+            writer.add(5, {})
+        writer.write(15, {"loss": 0.5})
+    assert read(tmp_path) == [
+        {"step": 5, "loss": 2.0},
+        {"step": 10, "loss": 1.0, "eval/all/loss": 1.25, "eval/all/bleu": None},
+        {"step": 15, "loss": 0.5},
+    ]
+    assert [step for step, _ in events.written[:-1]] == [5, 10, 10, 15]
+
+
+def test_the_last_line_of_the_run_before_is_known_even_if_it_is_dropped(tmp_path):
+    with MetricsWriter(tmp_path) as writer:
+        assert writer.before == {}
+        writer.write(5, {"hours": 1.0})
+        writer.write(10, {"hours": 2.0})
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 15, "hou')
+    with MetricsWriter(tmp_path, start_step=5) as writer:
+        assert writer.before == {"step": 10, "hours": 2.0}
+    assert [line["step"] for line in read(tmp_path)] == [5]
+
+
+def test_load_becomes_histograms_and_a_picture_now_and_then(tmp_path, events):
+    with MetricsWriter(tmp_path) as writer:
+        for step in (1, 2, 3):
+            writer.write_load(step, np.full((2, 4), float(step)), ["encoder 0", "decoder 0"])
+    assert [path.name for path in tmp_path.glob("*.png")] == ["expert_load.png"]
+    histograms = [(step, sorted(found)) for step, found in events.histograms]
+    names = ["expert_load/decoder 0", "expert_load/encoder 0"]
+    assert histograms == [(1, names), (2, names), (3, names)]
+    assert events.images == [1, 3]  # the first at once, the newest at the end
+
+
+def test_without_its_picture_a_run_goes_on(tmp_path, events, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # its import fails
+    with MetricsWriter(tmp_path) as writer:
+        writer.write_load(1, np.ones((1, 4)), ["encoder 0"])
+        writer.write(1, {"loss": 1.0})
+    assert "expert_load.png was not drawn." in caplog.messages
+    assert (1, {"loss": 1.0}) in events.written
 
 
 def test_a_run_goes_on_without_tensorboard(tmp_path, monkeypatch, caplog):

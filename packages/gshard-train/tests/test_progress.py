@@ -42,6 +42,12 @@ def test_line_with_step_loss_speed_drops_and_time_left(clock, log):
     ]
 
 
+def test_share_of_peak_and_slowest_host_are_shown_where_they_are_known(clock, log):
+    with Progress(0, 10, stream=io.StringIO(), clock=clock) as progress:
+        progress.update(0, {"utilisation": 0.4126, "dropped": 0.01, "slowest_host": 3})
+    assert log.messages == ["step 0 of 10   41.3 % of peak   dropped 1.0 %   slowest host 3"]
+
+
 def test_figures_that_are_not_there_are_left_out(clock, log):
     with Progress(0, 10, stream=io.StringIO(), clock=clock) as progress:
         progress.update(0, {})

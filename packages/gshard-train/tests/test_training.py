@@ -114,6 +114,55 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_next_run_goes_on(experiment):
     assert list(losses(experiment)) == [1, 2, 3, 4, 5, 6]
 
 
+class Figures:
+    """Stands for an evaluation: its figure is the step, or what it was compiled for."""
+
+    def __init__(self):
+        self.compiled = 0
+
+    def open(self, experiment, prepared):
+        return self
+
+    def compile(self):
+        self.compiled += 1
+
+    def __call__(self, step, params):
+        assert jax.tree.leaves(params)[0].is_fully_addressable
+        return {"eval/all/loss": float(step)}
+
+
+@pytest.mark.slow
+def test_evaluations_join_their_steps_and_a_restart_compiles_nothing(experiment):
+    def misses(name, **_):
+        missed.append(name) if name == "/jax/compilation_cache/cache_misses" else None
+
+    missed: list[str] = []
+    options = {"evaluation": Figures(), "eval_period": 2, "log_period": 1}
+    train(experiment, train_steps=1, **options)
+    jax.clear_caches()
+    jax.monitoring.register_event_listener(misses)
+    try:
+        train(experiment, train_steps=5, **options)
+    finally:
+        jax.monitoring.unregister_event_listener(misses)
+    assert missed == []
+    lines = map(json.loads, experiment.path("metrics.jsonl").read_text().splitlines())
+    assert [line.get("eval/all/loss") for line in lines] == [1.0, 2.0, None, 4.0, 5.0]
+    assert experiment.path("expert_load.png").exists()
+
+
+def test_a_dry_run_builds_everything_and_writes_nothing(experiment, tiny, caplog):
+    caplog.set_level("INFO")
+    evaluation = Figures()
+    arguments = {"train_steps": 3, "evaluation": evaluation, "eval_period": 2, "dry_run": True}
+    assert train(experiment, effective_config="X = 1\n", **arguments) == 0
+    assert not experiment.path().exists()
+    assert evaluation.compiled == 1
+    assert "mesh: data 2 x expert 4 = 8 devices" in caplog.text
+    assert "A batch: encoder_input_tokens int32[8, 6]," in caplog.text
+    assert "Dry run: everything fits; training would go on from step 0." in caplog.text
+
+
 def test_a_finished_run_trains_nothing_more(experiment, monkeypatch):
     train(experiment, train_steps=1, effective_config="MODEL_DIR = 'x'\n")
     assert experiment.path("config.gin").read_text() == "MODEL_DIR = 'x'\n"
@@ -136,6 +185,8 @@ def test_another_model_s_checkpoint_is_refused_and_left_alone(experiment, tiny):
     assert "params/decoder/first/feed_forward/layer/wi is float32[1, 4, 12, 20] in the" in str(
         error.value
     )
+    with pytest.raises(UserError, match=expected):
+        train(changed(experiment, model=wider), train_steps=2, dry_run=True)
     assert train(experiment, train_steps=1) == 1
 
 
@@ -205,14 +256,28 @@ def test_batches_with_half_the_features_of_packing_are_refused(experiment):
     )
 
 
-def test_periods_below_one_are_refused_together(experiment):
+def test_arguments_that_cannot_be_are_refused_together(experiment):
     with pytest.raises(UserError) as error:
-        train(experiment, train_steps=0, log_period=-1)
+        train(
+            experiment,
+            train_steps=0,
+            log_period=-1,
+            eval_period=3,
+            profile_steps=(15, 10),
+            peak_flops_per_device=0.0,
+            compilation_cache_dir="",
+        )
     assert error.value.faults == (
         "TRAIN_STEPS=0 must be at least 1",
         "log_period=-1 must be at least 1",
+        "EVAL_PERIOD=3 is set and nothing is bound to train.evaluation; bind an "
+        "evaluation.Evaluation, or set EVAL_PERIOD = None",
+        "peak_flops_per_device=0.0 must be above 0, or None",
+        "profile_steps=(15, 10) must be the first and the last step to trace, both counted from 1, "
+        "such as (10, 15)",
+        "compilation_cache_dir='' names no directory; use None for no cache",
     )
-    assert jax.device_count() == 8
+    assert not experiment.path().exists()
 
 
 def test_a_model_directory_below_a_file_is_refused(experiment, tmp_path):
