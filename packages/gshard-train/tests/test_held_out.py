@@ -13,6 +13,7 @@ with warnings.catch_warnings():
     import seqio
     import tensorflow as tf
 
+from gshard_train.data import SeqioFeed
 from gshard_train.errors import UserError
 from gshard_train.held_out import find_tasks, read_splits
 
@@ -46,7 +47,7 @@ def register(name: str, rows: dict[str, list[str]], *, preprocessors=None, featu
 
 
 WORDS = ["red", "green", "blue"]
-register("held_ab", {"validation": [*WORDS, "white"], "test": WORDS})
+register("held_ab", {"train": WORDS, "validation": [*WORDS, "white"], "test": WORDS})
 register("held_cd", {"validation": WORDS})
 register("held_ef", {"validation": WORDS, "test": []})
 seqio.MixtureRegistry.add("held", ["held_cd", "held_ab", "held_ef"], default_rate=1.0)
@@ -82,7 +83,7 @@ def test_tasks_without_a_split_are_an_error_or_left_out_by_name(caplog):
     with pytest.raises(UserError) as error:
         read_splits("held", "test", LENGTHS)
     assert str(error.value) == (
-        "split 'test' is missing in 1 of 3 tasks (held_cd); held_ab has validation, test; "
+        "split 'test' is missing in 1 of 3 tasks (held_cd); held_ab has train, validation, test; "
         "leave_out_lacking=True leaves them out"
     )
     with caplog.at_level(logging.WARNING):
@@ -145,6 +146,17 @@ def test_a_task_without_sources_is_refused():
         read_splits("held_lm", "validation", LENGTHS)
 
 
+def cached(word: bytes) -> bytes:
+    """An example as a cache has it, source and target alike."""
+    tokens = tf.train.Int64List(value=np.frombuffer(word, np.uint8) + 3)
+    ids = tf.train.Feature(int64_list=tokens)
+    text = tf.train.Feature(bytes_list=tf.train.BytesList(value=[word]))
+    sides = dict.fromkeys(("inputs", "targets"), ids)
+    sides |= {f"{side}_pretokenized": text for side in ("inputs", "targets")}
+    features = tf.train.Features(feature=sides)
+    return tf.train.Example(features=features).SerializeToString()
+
+
 @pytest.fixture
 def cache(tmp_path):
     """A directory as seqio_cache_tasks writes it, whose words differ from those of the source."""
@@ -159,22 +171,12 @@ def cache(tmp_path):
                      "inputs_pretokenized": text},
         "seqio_version": seqio.__version__,
     }  # fmt: skip
-    (folder / "info.validation.json").write_text(json.dumps(info))
-    (folder / "stats.validation.json").write_text(json.dumps({"examples": len(words)}))
-    with tf.io.TFRecordWriter(str(folder / "validation.tfrecord-00000-of-00001")) as writer:
-        for word in words:
-            tokens = tf.train.Int64List(value=np.frombuffer(word, np.uint8) + 3)
-            given = tf.train.BytesList(value=[word])
-            sides = {
-                name: feature
-                for side in ("inputs", "targets")
-                for name, feature in (
-                    (side, tf.train.Feature(int64_list=tokens)),
-                    (f"{side}_pretokenized", tf.train.Feature(bytes_list=given)),
-                )
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=sides))
-            writer.write(example.SerializeToString())
+    for split in ("validation", "train"):
+        (folder / f"info.{split}.json").write_text(json.dumps(info))
+        (folder / f"stats.{split}.json").write_text(json.dumps({"examples": len(words)}))
+        with tf.io.TFRecordWriter(str(folder / f"{split}.tfrecord-00000-of-00001")) as writer:
+            for word in words:
+                writer.write(cached(word))
     (folder / "COMPLETED").touch()
     before = list(seqio.get_global_cache_dirs())
     seqio.add_global_cache_dirs([str(tmp_path)])
@@ -188,6 +190,24 @@ def test_a_cache_is_read_where_it_is_asked_for(cache):
     assert cached.examples[1].tokens_T.tolist() == [119, 122, 114, 1]
     (fresh,) = read_splits("held_ab", "validation", LENGTHS)
     assert len(fresh.examples) == 4
+
+
+def test_a_cache_is_trained_from_where_it_is_asked_for(cache):
+    def feed(name: str) -> SeqioFeed:
+        return SeqioFeed(
+            mixture_or_task_name=name,
+            task_feature_lengths=LENGTHS,
+            batch_size=4,
+            seed=1,
+            process_index=0,
+            process_count=1,
+            use_cached=True,
+        )
+
+    rows = {tuple(row) for row in next(feed("held_ab"))["decoder_target_tokens"].tolist()}
+    assert rows <= {(114, 113, 104, 1, 0), (119, 122, 114, 1, 0)}
+    with pytest.raises(UserError, match=r"use_cached: split 'train' of 2 of 3 tasks \(held_cd, he"):
+        feed("held")
 
 
 def test_a_cache_that_is_not_there_is_named_with_what_to_do(cache):

@@ -66,7 +66,7 @@ def read_splits(
         vocabulary that is not there.
     """
     tasks = _having(split, find_tasks(mixture_or_task_name), leave_out_lacking)
-    faults = [*_vocabulary_faults(tasks), *_cache_faults(tasks, split, use_cached)]
+    faults = [*_vocabulary_faults(tasks), *cache_faults(tasks, split, use_cached)]
     if faults:
         raise UserError(*faults)
     found = []
@@ -110,6 +110,28 @@ def find_source(mixture_or_task_name: str) -> "seqio.Task | seqio.Mixture":
     return seqio.get_mixture_or_task(mixture_or_task_name)
 
 
+def cache_faults(tasks: "list[seqio.Task]", split: str, use_cached: bool) -> Iterator[str]:
+    """A sentence where a cache is asked for and not there, or needed and not asked for."""
+    import seqio
+    import tensorflow as tf
+
+    def cached(task: "seqio.Task") -> bool:
+        folder = task.cache_dir
+        return bool(folder) and tf.io.gfile.exists(seqio.get_cached_info_path(folder, split))
+
+    if not use_cached:
+        if needing := [task.name for task in tasks if task.requires_caching]:
+            yield f"{_named(needing)} can only be read cached; set use_cached=True"
+        return
+    if lacking := [task.name for task in tasks if task.supports_caching and not cached(task)]:
+        folders = ", ".join(map(repr, seqio.get_global_cache_dirs())) or "none are given"
+        yield (
+            f"use_cached: split {split!r} of {len(lacking)} of {len(tasks)} tasks "
+            f"({_named(lacking)}) is in no cache directory ({folders}); write it with "
+            "seqio_cache_tasks and give its --output_cache_dir as --seqio_additional_cache_dirs"
+        )
+
+
 def _having(split: str, tasks: "list[seqio.Task]", leave_out: bool) -> "list[seqio.Task]":
     """The tasks that have the split."""
     if lacking := [task.name for task in tasks if split not in task.splits]:
@@ -148,28 +170,6 @@ def _vocabulary_faults(tasks: "list[seqio.Task]") -> Iterator[str]:
     for file, what in files.items():
         if not tf.io.gfile.exists(file):
             yield f"vocabulary: no file '{file}' for the {what}"
-
-
-def _cache_faults(tasks: "list[seqio.Task]", split: str, use_cached: bool) -> Iterator[str]:
-    """Tasks whose cache is asked for and not there, or needed and not asked for."""
-    import seqio
-    import tensorflow as tf
-
-    def cached(task: "seqio.Task") -> bool:
-        folder = task.cache_dir
-        return bool(folder) and tf.io.gfile.exists(seqio.get_cached_info_path(folder, split))
-
-    if not use_cached:
-        if needing := [task.name for task in tasks if task.requires_caching]:
-            yield f"{_named(needing)} can only be read cached; set use_cached=True"
-        return
-    if lacking := [task.name for task in tasks if task.supports_caching and not cached(task)]:
-        folders = ", ".join(map(repr, seqio.get_global_cache_dirs())) or "none are given"
-        yield (
-            f"use_cached: split {split!r} of {len(lacking)} of {len(tasks)} tasks "
-            f"({_named(lacking)}) is in no cache directory ({folders}); write it with "
-            "seqio_cache_tasks and give its --output_cache_dir as --seqio_additional_cache_dirs"
-        )
 
 
 def _examples(task: "seqio.Task", rows: list[dict[str, Any]], need_texts: bool) -> TaskSplit:
