@@ -22,6 +22,7 @@ from gshard_train.decode import BeamSearch
 from gshard_train.decoder import Decoder, Hypothesis
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment
+from gshard_train.interruption import Interrupted
 from gshard_train.kept_hypotheses import FILE_NAME
 from gshard_train.optimizer import adam
 from gshard_train.trained import restore_params
@@ -157,7 +158,8 @@ def test_every_example_gets_a_line_and_the_manifest_counts_them(trained, tmp_pat
 def test_a_run_that_was_stopped_goes_on_where_it_was(trained, tmp_path, echo):
     whole = lines(translate(trained, tmp_path / "whole") / "validation")
     echo.stop_after, echo.decoded = 1, 0
-    with pytest.raises(KeyboardInterrupt):
+    told = r"interrupted with 8 of 15 sentences decoded for .*validation; the same command goes on"
+    with pytest.raises(Interrupted, match=told):
         translate(trained, tmp_path / "stopped")
     kept = tmp_path / "stopped" / "validation.new" / FILE_NAME
     assert len(kept.read_text().splitlines()) == 1 + 8
@@ -226,6 +228,8 @@ def test_faults_leave_nothing_behind(trained, tmp_path):
         translate(trained, tmp_path / "new", checkpoint_step=[8, 7, 9])
     with pytest.raises(UserError, match="checkpoint_step='al' must be a step, a list of steps"):
         translate(trained, tmp_path / "new", checkpoint_step="al")
+    with pytest.raises(UserError, match=r"splits='test' must be .*'test',\)\nnum_examples=0 must"):
+        translate(trained, tmp_path / "new", splits="test", num_examples=0)
     with pytest.raises(UserError, match="batch_size=12 cannot be divided by the 8 parts"):
         translate(trained, tmp_path / "new", batch_size=12)
     with pytest.raises(UserError, match=re.escape("MIXTURE_OR_TASK_MODULE='no.such' cannot be")):

@@ -66,9 +66,7 @@ class Decoder:
         if fault := _batch_fault(batch_size, prepared, self._sharding):
             raise UserError(fault)
         self._sharding_B = NamedSharding(prepared.mesh, PartitionSpec(*self._sharding.spec[:1]))
-        self._params = state.abstract_state(
-            prepared.model, prepared.optimizer, experiment.rules, prepared.mesh
-        ).params
+        self._state = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
         self._run = self._program(experiment, prepared)
 
     def decode(
@@ -151,7 +149,8 @@ class Decoder:
             (self.batch_size, self._longest), np.int32, sharding=self._sharding
         )
         numbers = jax.ShapeDtypeStruct((self.batch_size,), np.uint32, sharding=self._sharding_B)
-        return self._run.lower(self._params, source, numbers).compile()
+        params = state.abstract_state(*self._state).params
+        return self._run.lower(params, source, numbers).compile()
 
     def _width(self, size: int) -> int:
         return next(width for width in self._widths if width >= size)

@@ -1,7 +1,7 @@
 """Translating the held-out splits of seqio tasks with a trained model, into JSON lines."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -60,6 +60,8 @@ def infer(
     Raises:
       UserError: something cannot work; nothing was written.
     """
+    if faults := list(_value_faults(splits, num_examples)):
+        raise UserError(*faults)
     # The batch of a decoding has to fit mesh and groups as that of training does.
     prepared = prepare(dataclasses.replace(experiment, batch_size=batch_size))
     decoder = Decoder(experiment, prepared, search, batch_size=batch_size)
@@ -67,6 +69,7 @@ def infer(
     steps = _find_steps(experiment, checkpoint_step)
     with reported_as_user_error():
         register(experiment)
+        logging.info("Reading %s of %s", ", ".join(splits), experiment.mixture_or_task_name)
         read = {
             split: _read(
                 experiment,
@@ -111,6 +114,14 @@ def infer(
             )
             run.write(directory, split, tasks, hypotheses, experts)
     return output
+
+
+def _value_faults(splits: Sequence[str], num_examples: int | None) -> Iterator[str]:
+    if isinstance(splits, str) or not splits:
+        given = (splits,) if splits else ("test",)
+        yield f"splits={splits!r} must be names, such as {given}"
+    if num_examples is not None and num_examples < 1:
+        yield f"num_examples={num_examples} must be at least 1, or None for all"
 
 
 def _find_steps(

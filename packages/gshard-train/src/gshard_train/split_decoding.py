@@ -14,6 +14,7 @@ from gshard_train import expert_languages, state
 from gshard_train.decoder import Decoder, Hypothesis
 from gshard_train.decoding_progress import DecodingProgress
 from gshard_train.held_out import TaskSplit
+from gshard_train.interruption import Interrupted
 from gshard_train.kept_hypotheses import FILE_NAME, KeptHypotheses, changes
 from gshard_train.translation_files import being_written, read_manifest, write_split
 
@@ -46,6 +47,9 @@ class SplitDecoding:
         """The hypotheses of all tasks, by their places; those of other runs are read.
 
         On other processes than the first only those that were decoded now.
+
+        Raises:
+          Interrupted: by Ctrl-C; what is decoded is kept.
         """
         examples = [example for task in tasks for example in task.examples]
         numbers = [number for task in tasks for number in range(len(task.examples))]
@@ -56,12 +60,18 @@ class SplitDecoding:
             done = set(np.flatnonzero(_from_first(known)).tolist())
             if done:
                 logging.info("%d of %d sentences are decoded already", len(done), len(examples))
-            with DecodingProgress(len(examples), known=len(done)) as shown:
-                for batch in self.decoder.decode_batches(
-                    self.params, examples, numbers=numbers, done=done
-                ):
-                    shown.update(sum(place not in done for place in batch))
-                    kept.add(batch)
+            try:
+                with DecodingProgress(len(examples), known=len(done)) as shown:
+                    for batch in self.decoder.decode_batches(
+                        self.params, examples, numbers=numbers, done=done
+                    ):
+                        shown.update(sum(place not in done for place in batch))
+                        kept.add(batch)
+            except KeyboardInterrupt:
+                raise Interrupted(
+                    f"interrupted with {len(kept.found):,} of {len(examples):,} sentences decoded "
+                    f"for {directory}; the same command goes on from there"
+                ) from None
         return kept.found
 
     def write(
