@@ -17,6 +17,13 @@ from gshard_train import config, state
 from gshard_train.checkpoint import Checkpointer
 from gshard_train.experiment import prepare
 
+# gshard-train without TensorBoard and pictures, whose imports take longer than the steps.
+PROGRAM = """
+import sys
+sys.modules |= {"clu": None, "matplotlib": None}
+from gshard_train import train
+train.run()
+"""
 FILE = "gshard_m4/configs/quickstart.gin"
 SMALL = [
     "TRAIN_STEPS = 2",
@@ -40,7 +47,7 @@ def here(model_dir: pathlib.Path) -> None:
 def start(model_dir: pathlib.Path, index: int, port: int) -> subprocess.Popen[str]:
     """Starts one of two processes with four devices each."""
     bindings = [*SMALL, f"MODEL_DIR = '{model_dir}'"]
-    command = [sys.executable, "-m", "gshard_train.train", f"--gin_file={FILE}"]
+    command = [sys.executable, "-c", PROGRAM, f"--gin_file={FILE}"]
     command += [f"--gin_bindings={binding}" for binding in bindings]
     command += ["--gin.make_mesh.cpu_devices=4", f"--coordinator_address=localhost:{port}"]
     command += ["--process_count=2", f"--process_index={index}"]
@@ -75,8 +82,10 @@ def saved(model_dir: pathlib.Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_does_and_one_reads_their_checkpoint(
-    tmp_path: pathlib.Path,
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "clu", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with socket.socket() as there:
         there.bind(("localhost", 0))
         port = there.getsockname()[1]
