@@ -17,16 +17,19 @@ _WORDS = {int: "an integer", float: "a number", str: "text in quotes", bool: "Tr
 def wrong(bound: Bound, macros: Mapping[str, Binding]) -> Iterator[str]:
     """A message for each value that its parameter cannot take, by the parameter's annotation.
 
-    Annotations that say more than plain types do count as allowing everything.
+    Annotations that say more than plain types do count as allowing everything. A macro is told
+    once, whatever it sets.
     """
+    told = set()
     for (_, target, parameter), binding in bound.items():
         hint = _hint(target, parameter)
         source = binding
         while isinstance(source.value, Macro) and source.value.name in macros:
             source = macros[source.value.name]
         value = _plain(source.value, macros)
-        if value is _ANYTHING or _allows(hint, value):
+        if id(source) in told or _allows(hint, value):
             continue
+        told.add(id(source))
         of = "" if source is binding else f": it is {parameter} of {target.name}"
         yield f"{source.name}={value!r} ({source.origin}) must be {_described(hint, value)}{of}"
 
