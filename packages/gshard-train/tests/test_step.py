@@ -1,16 +1,21 @@
 """The step against a plain update, and where its arrays lie."""
 
 import dataclasses
+import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
+from jax.extend.core import jaxprs_in_params
 
 from gshard_annotate import DEFAULT_RULES, rules_scope
 from gshard_train import state
 from gshard_train.data import shift_right, to_mesh
 from gshard_train.loss import LossConfig
 from gshard_train.optimizer import adam
+from gshard_train.schedule import warmup_linear
 from gshard_train.step import batch_sharding, make_step, total_loss
 
 LOSS = LossConfig()
@@ -30,12 +35,17 @@ def batch(rows: int = 16) -> dict[str, np.ndarray]:
     }
 
 
-def test_a_step_is_the_optimizer_s_update_of_the_gradient(tiny, model, mesh):
-    optimizer = adam(1e-2, weight_decay=0.1)
-    abstract, _ = model
-    start = state.create(abstract, optimizer, DEFAULT_RULES, mesh, seed=4)
+@pytest.mark.slow
+def test_a_step_is_the_optimizer_s_update_of_the_gradient(tiny, mesh):
+    optimizer = adam(warmup_linear(1e-2, 10), weight_decay=0.1)
+    abstract = state.abstract_model(dataclasses.replace(tiny, num_encoder_layers=2))
+    # With its state in the host's memory: the numbers have to be those of a plain update too.
+    offload = {"offload_optimizer": True}
+    start = state.create(abstract, optimizer, DEFAULT_RULES, mesh, seed=4, **offload)
+    assert memory_kinds(start.opt_state) == {"pinned_host"}
+    start = start._replace(opt_state=second_step(start.opt_state))
     before = jax.device_get(start)
-    step = make_step(abstract, optimizer, LOSS, DEFAULT_RULES, mesh)
+    step = make_step(abstract, optimizer, LOSS, DEFAULT_RULES, mesh, **offload)
     after, metrics = step(start, to_mesh(batch(), batch_sharding(DEFAULT_RULES, mesh)))
 
     @jax.jit
@@ -44,12 +54,60 @@ def test_a_step_is_the_optimizer_s_update_of_the_gradient(tiny, model, mesh):
         with rules_scope(DEFAULT_RULES, mesh):
             return jax.grad(total_loss, has_aux=True)(params, abstract, LOSS, batch, key)[0]
 
-    updates, _ = optimizer.update(gradient(before.params, batch()), before.opt_state, before.params)
+    grads = gradient(before.params, batch())
+    updates, opt_state = optimizer.update(grads, before.opt_state, before.params)
     expected = optax.apply_updates(before.params, updates)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), after.params, expected)
+    close = functools.partial(np.testing.assert_allclose, atol=1e-5)
+    jax.tree.map(close, after.params, expected)
+    jax.tree.map(close, after.opt_state, opt_state)
+    assert memory_kinds(after.opt_state) == {"pinned_host"}
+    assert memory_kinds(after.params) == {"device"}
     assert int(after.step) == 1
     assert metrics["balance_loss"] >= 1.0
     assert metrics["target_tokens"] == (batch()["decoder_target_tokens"] != 0).sum()
+    norms = {"gradient": grads, "update": updates, "parameter": expected}
+    for name, tree in norms.items():
+        np.testing.assert_allclose(metrics[f"{name}_norm"], optax.tree.norm(tree), rtol=1e-5)
+    np.testing.assert_allclose(metrics["learning_rate"], 1e-2)
+
+
+def memory_kinds(tree) -> set[str]:
+    return {leaf.sharding.memory_kind for leaf in jax.tree.leaves(tree) if leaf.ndim}
+
+
+def second_step(opt_state):
+    """The same state at step 1, whose learning rate is not 0."""
+    return jax.tree.map(lambda leaf: leaf + 1 if leaf.dtype == jnp.int32 else leaf, opt_state)
+
+
+def test_bfloat16_is_of_activations_only(tiny, one_device):
+    config = dataclasses.replace(tiny, dtype=jnp.bfloat16)
+    model, optimizer = state.abstract_model(config), adam(1e-3)
+    step = make_step(model, optimizer, LOSS, DEFAULT_RULES, one_device)
+    before = state.abstract_state(model, optimizer, DEFAULT_RULES, one_device)
+    traced = step.trace(before, batch())
+    after, metrics = traced.out_info
+    for leaf in jax.tree.leaves((after.params, after.opt_state, metrics)):
+        assert leaf.dtype in (jnp.float32, jnp.int32)
+    dtypes = dtypes_by_primitive(traced.jaxpr.jaxpr, {})
+    # Of softmax, of the router and of the loss; sums of squares are those of norms.
+    for primitive in ("exp", "log", "rsqrt", "reduce_max"):
+        assert dtypes[primitive] == {"float32"}
+    assert "bfloat16" in dtypes["dot_general"]
+
+
+def dtypes_by_primitive(jaxpr, found: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The types of numbers that each primitive is given, in all functions inside too."""
+    for equation in jaxpr.eqns:
+        types = {
+            str(each.aval.dtype)
+            for each in equation.invars
+            if hasattr(each.aval, "dtype") and jnp.issubdtype(each.aval.dtype, jnp.floating)
+        }
+        found.setdefault(equation.primitive.name, set()).update(types)
+        for inner in jaxprs_in_params(equation.params):
+            dtypes_by_primitive(inner, found)
+    return found
 
 
 def test_parameters_and_optimizer_state_are_born_sharded(model, mesh):

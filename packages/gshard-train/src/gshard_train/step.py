@@ -81,6 +81,8 @@ def make_step(
             )
         opt_state = state.opt_state
         if offload_optimizer:
+            # Not before the gradients are there, when the activations' memory is free again.
+            grads, opt_state = jax.lax.optimization_barrier((grads, opt_state))
             opt_state = jax.device_put(opt_state, on_device.opt_state)
         updates, opt_state = optimizer.update(grads, opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
