@@ -2,6 +2,7 @@
 
 gin stops at the first fault, accepts a macro that nothing uses, and imports before it parses. Here
 `files.read` finds all that can be seen in the text alone, at once and without an import; then
-`resolve.resolve` imports what the files name and checks functions and parameters. What comes out is
-one text that says the same as all files and flags together.
+`resolve.resolve` imports what the files name and checks functions, parameters, the types of values
+and that each binding has an effect. What comes out is one text that says the same as all files and
+flags together, and where each value comes from.
 """
