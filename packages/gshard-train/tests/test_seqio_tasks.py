@@ -49,14 +49,15 @@ register("spell_c", "c")
 seqio.MixtureRegistry.add("spell", ["spell_ab", "spell_c"], default_rate=1.0)
 
 
-def feed(process_index: int = 0, process_count: int = 1) -> SeqioFeed:
+def feed(process_index: int = 0, process_count: int = 1, *, pack: bool = False) -> SeqioFeed:
     return SeqioFeed(
         mixture_or_task_name="spell",
-        task_feature_lengths=LENGTHS,
+        task_feature_lengths={"inputs": 17, "targets": 16} if pack else LENGTHS,
         batch_size=8,
         seed=3,
         process_index=process_index,
         process_count=process_count,
+        pack=pack,
     )
 
 
@@ -70,6 +71,20 @@ def test_a_feed_goes_on_from_its_position():
     assert again.get_state() == whole.get_state() == {"next_index": 4}
     assert batches[0]["encoder_input_tokens"].shape == (8, 6)
     assert batches[0]["decoder_target_tokens"].shape == (8, 5)
+
+
+def test_packed_rows_hold_whole_examples_and_start_each_anew():
+    whole = feed(pack=True)
+    batch = next(whole)
+    assert set(batch) == set(whole.features)
+    assert batch["encoder_segment_ids"].max(axis=1).min() > 1
+    starts = (batch["decoder_positions"] == 0) & (batch["decoder_segment_ids"] > 0)
+    assert starts.sum() == batch["decoder_segment_ids"].max(axis=1).sum()
+    assert not batch["decoder_input_tokens"][starts].any()
+    second_half = next(feed(1, 2, pack=True))
+    jax.tree.map(
+        lambda half, rows: np.testing.assert_array_equal(half, rows[4:]), second_half, batch
+    )
 
 
 def test_processes_share_a_global_batch():
