@@ -1,5 +1,8 @@
 """The flags of the binaries: how they are spelt, what they become, what is wrong with them."""
 
+import sys
+import types
+
 import pytest
 from absl import flags
 
@@ -71,3 +74,18 @@ def test_workers_of_a_tpu_pod_are_joined_without_a_flag():
     assert not processes.several({"TPU_WORKER_HOSTNAMES": "localhost"})
     assert not processes.several({"TPU_WORKER_HOSTNAMES": "WARNING: no TPU found, set it"})
     assert processes.several({"TPU_WORKER_HOSTNAMES": "a,b"})
+
+
+def test_directories_are_passed_on_to_seqio(tmp_path, monkeypatch):
+    told = {}
+    fake = types.SimpleNamespace(
+        set_tfds_data_dir_override=lambda path: told.update(tfds=path),
+        add_global_cache_dirs=lambda paths: told.update(cache=paths),
+    )
+    monkeypatch.setitem(sys.modules, "seqio", fake)
+    command_line.tell_seqio(parsed())
+    assert told == {}
+    command_line.tell_seqio(
+        parsed(f"--tfds_data_dir={tmp_path}", "--seqio_additional_cache_dirs=gs://a/b,gs://c")
+    )
+    assert told == {"tfds": str(tmp_path), "cache": ["gs://a/b", "gs://c"]}
