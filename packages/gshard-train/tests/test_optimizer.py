@@ -92,6 +92,13 @@ def test_expressions_that_do_nothing_are_refused_together():
     ]
 
 
+def test_the_end_of_a_name_is_guessed_too():
+    optimizer = sgd(1.0, learning_rate_scale_by_name={".*/scael": 0.5})
+    with pytest.raises(ValueError, match=re.escape("'.*/scael' matches the whole name")) as info:
+        optimizer.init(PARAMS)
+    assert "did you mean scale?" in str(info.value)
+
+
 def test_the_state_tells_the_learning_rate_that_made_the_update():
     optimizer = adam(warmup_linear(1.0, 10, 0.5))
     state, rates = optimizer.init(PARAMS), []

@@ -66,9 +66,11 @@ def _expression_faults(
             continue
         matched = [expressions for expressions in found.values() if each in expressions]
         if not matched:
+            last = [name.rpartition("/")[2] for name in found]
+            near = did_you_mean(each, found) or did_you_mean(each.rpartition("/")[2], last)
             faults.append(
-                f"{who}: {each!r} matches the whole name of no parameter"
-                f"{did_you_mean(each, found)} (names are such as {next(iter(found), 'none')})"
+                f"{who}: {each!r} matches the whole name of no parameter{near} (names are such as "
+                f"{next(iter(found), 'none')})"
             )
         elif all(expressions[0] != each for expressions in matched):
             faults.append(
