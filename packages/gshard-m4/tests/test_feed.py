@@ -9,6 +9,7 @@ import pytest
 
 from gshard_m4 import feed, mixture
 from gshard_m4.batches import Examples
+from gshard_m4.order import Order
 from gshard_m4.sample.corpus import corpus
 from gshard_m4.vocabulary import EOS, Vocabulary
 
@@ -158,6 +159,18 @@ def test_a_saved_position_gives_the_batches_that_would_have_come(make_feed):
     assert resumed.get_state() == {"next_index": 12}
     straight.set_state(state)
     assert_equal(next(straight), batches[5])
+
+
+def test_repeated_examples_are_those_that_were_given_out_before(make_feed):
+    described = mixture.find("m4_sample")
+    sizes = [len(described.corpus.pairs[code]["train"]) for code in described.rates]
+    for batches in (0, 400, 4000):
+        count = 24 * batches
+        drawn = Order(sizes, [*described.rates.values()], seed=3)[0:count] if count else ([], [])
+        repeated = count - len(set(zip(*map(list, drawn), strict=True)))
+        share = make_feed().repeated_share({"next_index": batches})
+        assert share == pytest.approx(repeated / max(1, count), abs=2e-3)
+    assert share > 0.05
 
 
 @pytest.mark.parametrize("state", [{}, {"next_index": -1}, {"next_index": 1, "seed": 3}])

@@ -27,8 +27,8 @@ def use(directory: str | None, *, model_dir: str) -> Iterator[None]:
       directory: below `model_dir` where it is relative; None for no cache.
       model_dir: the run's directory.
     """
-    if jax.config.jax_compilation_cache_dir:
-        logging.info("Compilation cache: %s.", jax.config.jax_compilation_cache_dir)
+    if (kept := getattr(jax.config, "jax_compilation_cache_dir", None)) is not None:
+        logging.info("Compiled programs are kept in %s, as JAX was told.", kept)
         yield
         return
     if directory is None:

@@ -20,7 +20,7 @@ class Stopwatch:
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._since = clock()
-        self._parts: collections.Counter[str] = collections.Counter()
+        self._parts: collections.defaultdict[str, float] = collections.defaultdict(float)
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
