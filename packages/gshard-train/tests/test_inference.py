@@ -202,6 +202,20 @@ def test_several_checkpoints_have_a_directory_each(trained, tmp_path, echo):
             assert sum(map(len, found.values())) == rows
 
 
+def test_experts_of_each_language_lie_beside_the_translations(trained, tmp_path, echo, monkeypatch):
+    def collect(run, prepared, params, tasks, *, batch_size, language_of):
+        return {"languages": {language_of(task.task): batch_size for task in tasks}}
+
+    monkeypatch.setattr(inference.expert_languages, "collect", collect)
+    translate(trained, tmp_path, num_examples=2)
+    assert not (tmp_path / "validation" / "experts.json").exists()
+    for _ in range(2):
+        translate(trained, tmp_path, num_examples=2, language_of=lambda task: task[6:])
+        assert echo.decoded == 8
+    found = json.loads((tmp_path / "validation" / "experts.json").read_text())
+    assert found == {"languages": {"ab": 8, "c": 8}}
+
+
 def test_tasks_without_a_split_are_named_and_may_be_left_out(trained, tmp_path, echo, caplog):
     with pytest.raises(UserError, match=r"split 'test' is missing in 1 of 2 tasks \(infer_ab\)"):
         translate(trained, tmp_path, splits=["test"])

@@ -56,11 +56,12 @@ def export(
     Raises:
       UserError: something cannot work; nothing was written.
     """
-    if jax.process_count() > 1:
-        raise UserError(f"{jax.process_count()} processes run this; export with one")
     output = Path(output_dir) if output_dir else experiment.path("export")
     _check(output, max_file_bytes)
     prepared = prepare(experiment)
+    # Not before: the question starts JAX's backend, which making the mesh sets up.
+    if (count := jax.process_count()) > 1:
+        raise UserError(f"{count} processes run this and an export is written by one; start one")
     step = find_step(experiment, checkpoint_step)
     with reported_as_user_error():
         register(experiment)
@@ -116,7 +117,8 @@ def read_config(directory: str | Path) -> TransformerConfig:
     """
     if (config := _export_at(Path(directory))) is None:
         raise UserError(f"{directory} has no config.json of an export")
-    return TransformerConfig(**config["model"])
+    lists = {name: tuple(each) for name, each in config["model"].items() if isinstance(each, list)}
+    return TransformerConfig(**config["model"] | lists)
 
 
 def _check(output: Path, max_file_bytes: int) -> None:

@@ -97,7 +97,7 @@ def infer(
             directory = output / f"step_{step}" / split if several else output / split
             mark = fingerprint(experiment, step, search, parameters, tasks)
             run = SplitDecoding(decoder, params, mark)
-            if run.is_done(directory):
+            if run.is_done(directory, with_experts=language_of is not None):
                 continue
             hypotheses = run.decode(directory, tasks)
             experts = (

@@ -35,10 +35,11 @@ class SplitDecoding:
     params: state.Params
     fingerprint: Mapping[str, Any]
 
-    def is_done(self, directory: Path) -> bool:
+    def is_done(self, directory: Path, *, with_experts: bool) -> bool:
         """Whether the split lies there already, decoded from the very same."""
         before = read_manifest(directory).get("fingerprint") if _writes() else None
         done = before is not None and not changes(before, self.fingerprint)
+        done = done and (not with_experts or (directory / expert_languages.FILE_NAME).exists())
         if done:
             logging.info("%s is there already, decoded from the same", directory)
         return bool(_from_first(np.asarray(done)))
