@@ -38,7 +38,7 @@ REQUIRED = {
     "train": ["MODEL_DIR", "MIXTURE_OR_TASK_NAME", "TRAIN_STEPS"],
     "eval": ["MODEL_DIR", "MIXTURE_OR_TASK_NAME"],
     "infer": ["MODEL_DIR", "MIXTURE_OR_TASK_NAME"],
-    "export": ["MODEL_DIR", "MIXTURE_OR_TASK_NAME", "OUTPUT_DIR"],
+    "export": ["MODEL_DIR", "MIXTURE_OR_TASK_NAME"],
 }
 
 
@@ -108,6 +108,18 @@ def test_each_run_reaches_its_function_with_any_model(run: str) -> None:
     for model in (MODELS[0], MODELS[-1]):
         loaded = config.load([model, run_file(run)], set_all(run))
         assert loaded.arguments(RUNS[run])["experiment"].batch_size in (4096, 16384)
+
+
+def test_cached_tasks_are_asked_for_by_one_macro() -> None:
+    def cached(run: str):
+        bindings = [*set_all(run), "USE_CACHED_TASKS = True"]
+        return config.load([MODELS[0], run_file(run)], bindings).arguments(RUNS[run])
+
+    assert cached("train")["evaluation"].use_cached
+    assert cached("eval")["evaluation"].use_cached
+    assert cached("infer")["use_cached"]
+    loaded = config.load([MODELS[0], run_file("train")], set_all("train"))
+    assert "SeqioFeed.use_cached = %USE_CACHED_TASKS" in loaded.text
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
