@@ -80,12 +80,15 @@ def scale_by_adafactor(
     limited = optax.chain(*limits)
 
     def first(param_RC: Array) -> tuple[Array, ...]:
-        return moments.init(param_RC)[1:]
+        made: Any = moments.init(param_RC)
+        return made[1:]
 
     def one(count: Array, param_RC: Array, grad_RC: Array, *kept: Array) -> tuple[Array, ...]:
-        update_RC, state = moments.update(grad_RC, optax.FactoredState(count, *kept), param_RC)
-        update_RC, _ = limited.update(update_RC, limited.init(param_RC), param_RC)
-        return update_RC, *state[1:]
+        before: Any = optax.FactoredState(count, *kept)
+        after: Any
+        update_RC, after = moments.update(grad_RC, before, param_RC)
+        limited_RC: Any = limited.update(update_RC, limited.init(param_RC), param_RC)[0]
+        return limited_RC, *after[1:]
 
     def init(params: Any) -> optax.FactoredState:
         leaves, treedef = jax.tree.flatten(params)
@@ -98,23 +101,23 @@ def scale_by_adafactor(
             *(treedef.unflatten(field) for field in zip(*made, strict=True)),
         )
 
-    def update(grads: Any, state: optax.FactoredState, params: Any = None):
+    def update(updates: Any, state: Any, params: Any = None):
         if params is None:
             raise ValueError("scale_by_adafactor: update needs the parameters too")
         leaves, treedef = jax.tree.flatten(params)
         views = _views(leaves, treedef, names)
         kept = zip(*(treedef.flatten_up_to(field) for field in state[1:]), strict=True)
-        rows = zip(views, leaves, treedef.flatten_up_to(grads), kept, strict=True)
+        rows = zip(views, leaves, treedef.flatten_up_to(updates), kept, strict=True)
         made = [
             _mapped(functools.partial(one, state.count), view)(
                 param.reshape(view.shape), grad.reshape(view.shape), *moment
             )
             for view, param, grad, moment in rows
         ]
-        updates, *fields = zip(*made, strict=True)
-        updates = [new.reshape(leaf.shape) for new, leaf in zip(updates, leaves, strict=True)]
+        new, *fields = zip(*made, strict=True)
+        new = [each.reshape(leaf.shape) for each, leaf in zip(new, leaves, strict=True)]
         count = optax.safe_increment(state.count)
-        return treedef.unflatten(updates), optax.FactoredState(
+        return treedef.unflatten(new), optax.FactoredState(
             count, *(treedef.unflatten(field) for field in fields)
         )
 

@@ -97,12 +97,12 @@ def loss_shares(
     share_BL = mask_BL.astype(jnp.float32)
     if factor is None:
         return share_BL
+    if not isinstance(factor, str):
+        return share_BL / factor
     if factor == "NUM_TOTAL_TARGET_TOKENS":
         return share_BL / mask_BL.size
     if factor == "AVERAGE_PER_SEQUENCE":
         share_BL /= jnp.maximum(_sequence_lengths(share_BL, segment_BL), 1)
-    elif factor != "NUM_REAL_TARGET_TOKENS":
-        return share_BL / factor
     # Of sequences it is their number up to rounding.
     return share_BL / jnp.maximum(share_BL.sum(), 1)
 

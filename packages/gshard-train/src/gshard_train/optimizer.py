@@ -157,7 +157,7 @@ def lion(
 class RateState(NamedTuple):
     """What the last step of `scale_by_rate` used, for whoever reports it."""
 
-    count: Int[Array, ""]
+    step: Int[Array, ""]
     learning_rate: Float[Array, ""]
 
 
@@ -172,23 +172,23 @@ def scale_by_rate(
     """Updates times the negative learning rate, and times a number by the parameter's name."""
     rate = learning_rate if callable(learning_rate) else optax.constant_schedule(learning_rate)
 
-    def rate_at(count: Any) -> Array:
-        return jnp.asarray(rate(count), jnp.float32)
+    def rate_at(step: Any) -> Array:
+        return jnp.asarray(rate(step), jnp.float32)
 
     def init(params: Any) -> RateState:
         _scales(params, scale_by_name)
-        count = jnp.zeros((), jnp.int32)
-        return RateState(count, rate_at(count))
+        start = jnp.zeros((), jnp.int32)
+        return RateState(start, rate_at(start))
 
-    def update(updates: Any, state: RateState, params: Any = None):
+    def update(updates: Any, state: Any, params: Any = None):
         del params
-        now = rate_at(state.count)
+        now = rate_at(state.step)
         updates = jax.tree.map(
             lambda u, scale: (-now * scale).astype(u.dtype) * u,
             updates,
             _scales(updates, scale_by_name),
         )
-        return updates, RateState(optax.safe_increment(state.count), now)
+        return updates, RateState(jnp.asarray(optax.safe_increment(state.step)), now)
 
     return optax.GradientTransformation(init, update)
 
@@ -205,7 +205,7 @@ def decay_weights(
         shares_of(params)
         return optax.EmptyState()
 
-    def update(updates: Any, state: optax.EmptyState, params: Any = None):
+    def update(updates: Any, state: Any, params: Any = None):
         updates = jax.tree.map(
             lambda u, share, p: u + share * p if share else u, updates, shares_of(params), params
         )

@@ -51,8 +51,8 @@ def _names_of(path: tuple, shape: tuple[int, ...], params: dict[tuple, tuple]) -
         start -= 1
     belongs = params.get(path[start:])
     if belongs is not None:
-        field = path[start - 1] if start else None
-        field = field.name if isinstance(field, GetAttrKey) else ""
+        before: Any = path[start - 1] if start else None
+        field = before.name if isinstance(before, GetAttrKey) else ""
         for view in (matrix_view(*belongs), MatrixView(0, *belongs)):
             if (found := moment_names(field, view, shape)) is not None:
                 return found

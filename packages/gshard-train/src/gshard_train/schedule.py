@@ -145,7 +145,7 @@ def _factors(
         lambda step: base * jnp.minimum(step / warmup, 1 - decay_factor * (step - warmup)),
         falling,
         lambda step: falling(step) * math.sqrt(warmup),
-        lambda step: decay_factor ** (step // decay_steps),
+        lambda step: decay_factor ** jnp.floor_divide(step, decay_steps),
         cosine,
     )
     return dict(zip(_FACTORS, functions, strict=True))
