@@ -71,7 +71,7 @@ def evaluate(
     anew = steps not in ("all", "continuous")
     found = {}
     for step in coming:
-        if not anew and evaluator.is_done(step):
+        if not anew and _agreed(evaluator.is_done(step)):
             logging.info("Step %d has been evaluated.", step)
         elif (scalars := _evaluate(step, experiment, prepared, evaluator, anew)) is not None:
             found[step] = scalars

@@ -19,7 +19,7 @@ from gshard_train.checkpoint import DIRECTORY as CHECKPOINTS
 from gshard_train.decode import BeamSearch, Search
 from gshard_train.decoder import Decoder, Hypothesis
 from gshard_train.errors import UserError, reported_as_user_error
-from gshard_train.evaluation_results import EvaluatedTask, results, told
+from gshard_train.evaluation_results import EvaluatedTask, counted, results, told
 from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
 from gshard_train.fingerprint import fingerprint
 from gshard_train.held_out import find_tasks, read_splits
@@ -36,7 +36,8 @@ class Evaluation:
     Attributes:
       splits: names of splits, such as ("validation",).
       mixture_or_task_name: a seqio name; the experiment's by default.
-      batch_size: examples at once; the experiment's by default. No number depends on it.
+      batch_size: examples at once; the experiment's by default. No number depends on it, as long
+        as the model's eval_slots_per_token drops no token.
       num_examples: at most so many of each task, from the front; all by default.
       use_cached: read what seqio_cache_tasks wrote, found below --seqio_additional_cache_dirs.
       leave_out_lacking: leave out the tasks that lack a split, and name them; otherwise that is
@@ -136,11 +137,13 @@ class Evaluator:
             self._decoder.compile()
 
     def __str__(self) -> str:
-        return "; ".join(
-            f"{split}: {len(tasks)} tasks, {sum(len(task.read.examples) for task in tasks)} "
-            f"examples, {sum(len(task.metrics) for task in tasks)} metrics"
-            for split, tasks in self._splits.items()
-        )
+        def parts(tasks: Sequence[EvaluatedTask]) -> str:
+            examples = sum(len(task.read.examples) for task in tasks)
+            metrics = sum(len(task.metrics) for task in tasks)
+            numbers = {"task": len(tasks), "example": examples, "metric": metrics}
+            return ", ".join(counted(number, noun) for noun, number in numbers.items())
+
+        return "; ".join(f"{split}: {parts(tasks)}" for split, tasks in self._splits.items())
 
     def _read(self, split: str) -> list[EvaluatedTask]:
         evaluation, experiment = self._evaluation, self._experiment

@@ -73,5 +73,11 @@ def told(result: Mapping[str, Any]) -> str:
     examples = sum(result["settings"]["tasks"].values())
     return (
         f"step {result['step']:,} {result['split']}   {numbers}   "
-        f"{len(result['tasks'])} tasks, {examples:,} examples in {result['seconds']:.1f} s"
+        f"{counted(len(result['tasks']), 'task')}, {counted(examples, 'example')} in "
+        f"{result['seconds']:.1f} s"
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
