@@ -8,6 +8,7 @@ import types
 import warnings
 from typing import NamedTuple
 
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,20 +63,34 @@ def with_scores(targets, predictions, aux_values):
     return {"beam": float(np.mean(aux_values["scores"])), "text": kept, "half": len(targets) / 2}
 
 
-def register(name: str, marks: str, metric_fns: list, *, splits=("train", "validation")) -> None:
+@flax.struct.dataclass
+class Longest(seqio.metrics.Metric):
+    """A metric that is no function: the longest prediction in tokens, its end included."""
+
+    model_output_type: seqio.metrics.ModelOutputType = seqio.metrics.ModelOutputType.PREDICTION
+    tokens: int = 0
+
+    @classmethod
+    def from_model_output(cls, inputs, model_output, features, *_):
+        return cls(tokens=int((np.asarray(model_output) > 0).sum(1).max()))
+
+    def compute(self):
+        return {"longest": self.tokens}
+
+
+def register(name: str, marks: str, metric_fns: list, *, metric_objs=()) -> None:
     """A task whose source spells the target's letters behind a mark."""
     rows = [(mark + word[:3], word[:4]) for mark in marks for word in WORDS]
     feature = seqio.Feature(seqio.ByteVocabulary(), add_eos=True)
 
     def read(split, shuffle_files, seed=None):
-        chosen = rows if split in ("train", "validation") else []
         return tf.data.Dataset.from_tensor_slices(
-            {"inputs": [a for a, _ in chosen], "targets": [b for _, b in chosen]}
+            {"inputs": [a for a, _ in rows], "targets": [b for _, b in rows]}
         )
 
     seqio.TaskRegistry.add(
         name,
-        source=seqio.FunctionDataSource(read, splits=list(splits)),
+        source=seqio.FunctionDataSource(read, splits=["train", "validation"]),
         preprocessors=[
             seqio.preprocessors.tokenize,
             seqio.CacheDatasetPlaceholder(),
@@ -84,11 +99,12 @@ def register(name: str, marks: str, metric_fns: list, *, splits=("train", "valid
         output_features={"inputs": feature, "targets": feature},
         postprocess_fn=lambda text, example, is_target: text.upper() + "." * is_target,
         metric_fns=metric_fns,
+        metric_objs=metric_objs,
     )
 
 
 register("eval_ab_en", "ab", [alike, first_score])
-register("eval_cd_en", "c", [with_scores], splits=("train", "validation", "test"))
+register("eval_cd_en", "c", [with_scores], metric_objs=[Longest])
 register("eval_ef_en", "d", [])
 seqio.MixtureRegistry.add("eval", ["eval_ab_en", "eval_cd_en", "eval_ef_en"], default_rate=1.0)
 
@@ -215,6 +231,7 @@ def test_metrics_are_those_of_seqios_evaluator(evaluator, scalars, params, naive
     theirs.close()
     expected = metrics.result()
     assert expected.keys() == {"eval_ab_en", "eval_cd_en"}  # eval_ef_en has no metric
+    assert expected["eval_cd_en"].keys() == {"beam", "text", "half", "longest"}
     text = expected["eval_cd_en"].pop("text")
     for task, values in expected.items():
         for name, value in values.items():
