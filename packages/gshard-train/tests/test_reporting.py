@@ -73,20 +73,27 @@ def test_a_line_is_written_when_the_next_step_is_under_way(tiny, tmp_path, clock
 def test_speed_is_over_the_time_without_stalls_and_the_wait_for_data_is_told(tiny, tmp_path, clock):
     made, watch = reporter(tiny, tmp_path, clock, peak_flops_per_device=1e6)
     with made:
-        for part, seconds in {"compile": 20.0, "checkpoint": 5.0, "data": 1.0}.items():
-            with watch.part(part):
-                clock.now += seconds
+        with made.stall("compile_seconds"):
+            clock.now += 20.0
+        with watch.part("data"):
+            clock.now += 1.0
         clock.now += 3.0
         made.add(1, step(1.0))
         made.add(2, step(1.0))
         made.report()
-    (line,) = lines(tmp_path)
+        with made.stall("checkpoint_stall_seconds"):
+            clock.now += 5.0
+        clock.now += 7.0
+        made.add(3, step(1.0))
+        made.report()
+    line, next_line = lines(tmp_path)
     assert line["step_seconds"] == 2.0
     assert line["tokens_per_second"] == 2 * 50 / 4.0
     assert line["sequences_per_second"] == 2 * 10 / 4.0
     assert line["data_wait_share"] == 0.25
     assert (line["compile_seconds"], line["checkpoint_stall_seconds"]) == (20.0, 5.0)
-    assert "evaluation_seconds" not in line
+    assert next_line["step_seconds"] == 7.0
+    assert not {"compile_seconds", "checkpoint_stall_seconds"} & next_line.keys()
     assert line["utilisation"] == pytest.approx(line["tflops_per_device"] * 1e12 / 1e6)
     assert line["host_seconds"] == 2.0
 
@@ -138,7 +145,7 @@ def test_an_evaluation_joins_the_line_of_its_step(tiny, tmp_path, clock):
     with made:
         made.add(3, step(1.0))
         made.report()
-        made.add_evaluation({"eval/all/loss": 0.5})
+        made.add_figures({"eval/all/loss": 0.5})
     (line,) = lines(tmp_path)
     assert (line["step"], line["loss"], line["eval/all/loss"]) == (3, 1.0, 0.5)
 

@@ -4,9 +4,10 @@ Nothing here waits for the step that the devices are at: a step's figures are re
 one has been handed to them.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -23,12 +24,6 @@ from gshard_train.utilisation import step_flops
 
 # Added up; everything else is a mean over steps.
 COUNTS = ("source_tokens", "target_tokens", "sequences", "expert_load")
-# Parts of the loop's time in which no step is made, and the names they are reported under.
-STALLS = {
-    "compile": "compile_seconds",
-    "checkpoint": "checkpoint_stall_seconds",
-    "evaluation": "evaluation_seconds",
-}
 _GIB = 2**30
 
 
@@ -41,7 +36,7 @@ class Reporter:
       start: the step that the run goes on from.
       total: the step at which it ends.
       log_period: steps between reports.
-      watch: parts "data", "compile", "checkpoint" and "evaluation" of the loop's time.
+      watch: parts "data" and "devices" of the loop's time: the wait for them.
       peak_flops_per_device: what a device could do in a second, for the utilisation.
       repeated_share: share of the examples so far that were not new; None where no one knows.
       began: `time.monotonic()` when the run began, for its cost.
@@ -69,6 +64,8 @@ class Reporter:
         self._newest: Metrics | None = None  # of step self._step, still on the devices
         self._done: list[dict[str, Any]] = []  # of the steps before, since the last report
         self._step = start
+        self._reported = -1
+        self._stalls: dict[str, float] = {}  # for the next line
 
     def __enter__(self) -> "Reporter":
         return self
@@ -101,9 +98,25 @@ class Reporter:
         if self._done:
             self._report()
 
-    def add_evaluation(self, scalars: Mapping[str, float]) -> None:
-        """Adds an evaluation's scalars to the line of the step that was reported last."""
+    def add_figures(self, scalars: Mapping[str, float]) -> None:
+        """Adds scalars, such as an evaluation's, to the line of the step that was reported last."""
         self._writer.add(self._step, scalars)
+
+    @contextlib.contextmanager
+    def stall(self, name: str) -> Iterator[None]:
+        """A `with` block in which no step is made, whose seconds are reported under `name`.
+
+        They go to the newest step's line if it is written, or else to the next one, and no speed
+        counts them.
+        """
+        start = time.monotonic()
+        yield
+        seconds = time.monotonic() - start
+        self._watch.leave_out(seconds)
+        if self._reported == self._step:
+            self.add_figures({name: seconds})
+        else:
+            self._stalls[name] = seconds
 
     def _fetch(self) -> None:
         if self._newest is None:
@@ -137,14 +150,15 @@ class Reporter:
             layers = moe_layer_names(self._experiment.model)
             self._writer.write_load(self._step, load_LE, layers)
         self._writer.write(self._step, scalars)
+        self._reported = self._step
         if self._progress:
             self._progress.update(self._step, scalars)
 
     def _speed(self, counts: Mapping[str, Any], steps: int) -> dict[str, float]:
         """Over the time in which steps are made: without stalls, with the wait for data."""
         lap = self._watch.lap()
-        stalls = {name: lap.parts.get(part, 0.0) for part, name in STALLS.items()}
-        seconds = max(lap.seconds - sum(stalls.values()), 1e-9)
+        stalls, self._stalls = self._stalls, {}
+        seconds = max(lap.seconds, 1e-9)
         own_seconds = max(seconds - lap.parts.get("devices", 0.0), 0.0)
         flops = self._flops(counts, steps) / seconds / self._devices
         tokens = counts["source_tokens"] + counts["target_tokens"]
@@ -159,7 +173,7 @@ class Reporter:
             "tflops_per_device": flops / 1e12,
             **({"utilisation": flops / self._peak} if self._peak else {}),
             "data_wait_share": lap.parts.get("data", 0.0) / seconds,
-            **{name: spent for name, spent in stalls.items() if spent},
+            **stalls,
             **hosts.slowest(own_seconds / steps),
         }
 

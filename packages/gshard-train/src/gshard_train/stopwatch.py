@@ -31,6 +31,10 @@ class Stopwatch:
         finally:
             self._parts[name] += self._clock() - start
 
+    def leave_out(self, seconds: float) -> None:
+        """Takes seconds that have passed out of the lap."""
+        self._since += seconds
+
     def lap(self) -> Lap:
         """What was measured since the last lap; the next one begins."""
         now = self._clock()

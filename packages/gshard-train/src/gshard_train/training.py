@@ -118,12 +118,13 @@ def train(
         )
         profiler = Profiler(experiment.model_dir, profile_steps, start=step, total=train_steps)
         with batches, reporter, profiler:
-            with watch.part("compile"):
+            with reporter.stall("compile_seconds"):
                 run_step = _compiled(experiment, prepared, train_state, batches.shapes())
             while step < train_steps and not stop.name:
                 with watch.part("data"):
                     batch = next(batches)
                 step += 1
+                stop.agree(step)
                 profiler.before(step, train_state)
                 # The call itself waits where the devices cannot take another program yet.
                 with (
@@ -134,15 +135,18 @@ def train(
                 profiler.after(step, metrics)
                 reporter.add(step, metrics)
                 last = step == train_steps
-                if last or stop.name or step % checkpoint_period == 0:
+                if last or step % checkpoint_period == 0:
                     # First the numbers: a step that gives none leaves no checkpoint behind.
                     reporter.report()
-                    with watch.part("checkpoint"):
+                    with reporter.stall("checkpoint_stall_seconds"):
                         checkpointer.save(step, train_state, batches.get_state())
                 if evaluate and eval_period and (last or step % eval_period == 0):
                     reporter.report()
-                    with watch.part("evaluation"):
-                        reporter.add_evaluation(evaluate(step, train_state.params))
+                    with reporter.stall("evaluation_seconds"):
+                        reporter.add_figures(evaluate(step, train_state.params))
+            if step < train_steps:
+                reporter.report()
+                checkpointer.save(step, train_state, batches.get_state())
             # Before the reporter closes, which may wait for TensorBoard's slow start.
             checkpointer.wait()
     if step < train_steps:
