@@ -15,13 +15,20 @@ INTERRUPTED = 130
 _HELP = {"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"}
 
 
-def run(program: str, description: str, main: Callable[[config.LoadedConfig, bool], None]) -> None:
+def run(
+    program: str,
+    description: str,
+    main: Callable[[config.LoadedConfig, bool], None],
+    *,
+    stop_together: bool = False,
+) -> None:
     """Parses the command line, loads the configuration and calls `main` with it.
 
     Args:
       program: its name in messages, such as `gshard-train`.
       description: what `--help` prints above the flags.
       main: called with the loaded configuration and whether this is a dry run.
+      stop_together: whether several processes agree on when to stop, see `distributed.join`.
     """
     # TensorFlow only reads data and writes events here; its start-up messages help nobody.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -47,7 +54,8 @@ def run(program: str, description: str, main: Callable[[config.LoadedConfig, boo
             if values.print_config:
                 print(loaded.origins(), end="")
                 return 0
-            distributed.join(command_line.processes(values), program=program)
+            processes = command_line.processes(values)
+            distributed.join(processes, program=program, stop_together=stop_together)
             command_line.tell_seqio(values)
             main(loaded, values.dry_run)
         except errors.UserError as error:

@@ -88,7 +88,7 @@ def _given(flags: Mapping[str, object]) -> list[str]:
     return [f"{flag}={value}" for flag, value in flags.items() if value is not None]
 
 
-def join(processes: Processes, *, program: str) -> None:
+def join(processes: Processes, *, program: str, stop_together: bool = False) -> None:
     """Waits for the other processes and makes all devices known to all; nothing for a single one.
 
     Must come before anything asks JAX for its devices. When not all have come in time, the process
@@ -98,6 +98,8 @@ def join(processes: Processes, *, program: str) -> None:
     Args:
       processes: which there are.
       program: its name in messages, such as `gshard-train`.
+      stop_together: JAX takes SIGTERM and finds a step for all to stop at, which the program has to
+        ask for (`interruption.StopRequest`); otherwise the signal ends the process.
 
     Raises:
       UserError: the values are wrong, or the machine does not tell what it was asked for.
@@ -109,6 +111,7 @@ def join(processes: Processes, *, program: str) -> None:
     _need_free_port(processes)
     import jax
 
+    jax.config.update("jax_enable_preemption_service", stop_together)
     with _time_limit(processes, program):
         try:
             jax.distributed.initialize(

@@ -18,7 +18,7 @@ def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
 
 def run() -> None:
     """Entry point of `gshard-train`."""
-    binary.run("gshard-train", __doc__ or "", main)
+    binary.run("gshard-train", __doc__ or "", main, stop_together=True)
 
 
 if __name__ == "__main__":
