@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from gshard_annotate import Rules, make_mesh
+from gshard_annotate import DEFAULT_RULES, Rules, collectives, make_mesh, tree_shardings
 from gshard_train.adafactor import matrix_view, scale_by_adafactor
 from gshard_train.optimizer import adafactor
 from gshard_train.optimizer_sharding import state_shardings
@@ -157,6 +157,20 @@ def test_the_second_moment_is_split_like_what_is_left_of_its_parameter():
     assert tuple(moments.v["narrow"].spec) == (None, "data", None)
     assert tuple(moments.v["experts"].spec) == (None, "expert", None)
     assert tuple(moments.count.spec) == ()
+
+
+def test_devices_update_their_experts_without_the_others():
+    mesh = make_mesh({"data": 2, "expert": 4})
+    shapes = {"experts": jax.ShapeDtypeStruct((2, 4, 6, 10), jnp.float32)}
+    names = {"experts": NAMES["experts"]}
+    optimizer = adafactor(1.0, min_dim_size_to_factor=3)(names)
+    params = tree_shardings(names, shapes, DEFAULT_RULES, mesh)
+    state = state_shardings(optimizer, shapes, names, DEFAULT_RULES, mesh)
+    update = jax.jit(
+        optimizer.update, in_shardings=(params, state, params), out_shardings=(params, state)
+    )
+    compiled = update.lower(shapes, jax.eval_shape(optimizer.init, shapes), shapes).compile()
+    assert collectives(compiled) == []
 
 
 def test_optax_s_own_state_is_split_too():
