@@ -88,7 +88,7 @@ def test_a_layout_made_for_an_axis_needs_it(tiny, rules, axis):
 
 def test_stages_divide_the_pairs_of_layers(tiny):
     found = faults(tiny, {"data": 1, "expert": 2, "stage": 4}, batch_size=32)
-    assert found[0].startswith("num_encoder_layers=4 are 2 pairs, which 4 pipeline stages do not")
+    assert found[0].startswith("num_encoder_layers=4 makes 2 pairs, which 4 pipeline stages do not")
 
 
 def test_offloading_needs_a_memory_of_the_host(tiny, monkeypatch):

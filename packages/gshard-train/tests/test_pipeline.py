@@ -138,10 +138,10 @@ def test_what_stages_do_not_divide_is_named_together():
         CONFIG, num_encoder_layers=12, pipeline_microbatches=3, num_groups=8
     )
     assert list(pipeline_faults(config, RULES, mesh_of(1, 2, 4), batch_size=16)) == [
-        "num_encoder_layers=12 are 6 pairs, which 4 pipeline stages do not divide; use 8 or 16 "
+        "num_encoder_layers=12 makes 6 pairs, which 4 pipeline stages do not divide; use 8 or 16 "
         "layers, or a number of stages that divides 6",
-        "num_decoder_layers=4 are 2 pairs, which 4 pipeline stages do not divide; use 8 layers, or "
-        "a number of stages that divides 2",
+        "num_decoder_layers=4 makes 2 pairs, which 4 pipeline stages do not divide; use 8 layers, "
+        "or a number of stages that divides 2",
         "batch_size=16 cannot be divided by pipeline_microbatches=3 x 2 parts of the mesh; use a "
         "multiple of 6",
         "num_groups=8 cannot be divided by pipeline_microbatches=3 x 2 parts of the mesh; use a "

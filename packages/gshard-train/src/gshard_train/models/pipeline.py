@@ -75,8 +75,9 @@ def pipeline_faults(
             low = max(1, pairs // stages) * stages * 2
             near = " or ".join(map(str, sorted({low, -(-pairs // stages) * stages * 2})))
             yield (
-                f"{name}={getattr(config, name)} are {pairs} pairs, which {stages} pipeline stages "
-                f"do not divide; use {near} layers, or a number of stages that divides {pairs}"
+                f"{name}={getattr(config, name)} makes {pairs} pair{'s' * (pairs > 1)}, which "
+                f"{stages} pipeline stages do not divide; use {near} layers, or a number of stages "
+                f"that divides {pairs}"
             )
     count = config.pipeline_microbatches or stages
     sizes = {"batch_size": ("batch", batch_size)}
