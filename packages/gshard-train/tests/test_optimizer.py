@@ -8,7 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from gshard_train.optimizer import adafactor, adam, learning_rate_of, lion, resolved, sgd
+from gshard_train.optimizer import adafactor, adam, lion, resolved, sgd
+from gshard_train.parameter_groups import learning_rate_of
 from gshard_train.schedule import warmup_linear
 
 PARAMS = {

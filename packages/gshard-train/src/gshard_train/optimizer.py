@@ -5,21 +5,17 @@ the names of parameters (`parameter_groups`): `weight_decay_by_name`, and
 `learning_rate_scale_by_name`, which is times the learning rate.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
 
 from gshard_train.adafactor import scale_by_adafactor
-from gshard_train.parameter_groups import values_by_name
+from gshard_train.parameter_groups import ByName, decay_weights, scale_by_rate
 from gshard_train.ranges import counts, not_negative, positive, raise_faults, shares
 
 # Makes an optimizer of the tree of names of each parameter's dimensions (`state.Model.names`).
 OptimizerOfNames = Callable[[Any], optax.GradientTransformation]
-ByName = Mapping[str, float] | None
 
 
 def resolved(
@@ -152,70 +148,6 @@ def lion(
         weight_decay_by_name,
         learning_rate_scale_by_name,
     )
-
-
-class RateState(NamedTuple):
-    """What the last step of `scale_by_rate` used, for whoever reports it."""
-
-    step: Int[Array, ""]
-    learning_rate: Float[Array, ""]
-
-
-def learning_rate_of(opt_state: Any) -> Array | None:
-    """The learning rate that made this state; None where the optimizer does not keep it."""
-    return optax.tree_utils.tree_get(opt_state, "learning_rate", None)
-
-
-def scale_by_rate(
-    learning_rate: optax.ScalarOrSchedule, scale_by_name: ByName = None
-) -> optax.GradientTransformation:
-    """Updates times the negative learning rate, and times a number by the parameter's name."""
-    rate = learning_rate if callable(learning_rate) else optax.constant_schedule(learning_rate)
-
-    def rate_at(step: Any) -> Array:
-        return jnp.asarray(rate(step), jnp.float32)
-
-    def init(params: Any) -> RateState:
-        _scales(params, scale_by_name)
-        start = jnp.zeros((), jnp.int32)
-        return RateState(start, rate_at(start))
-
-    def update(updates: Any, state: Any, params: Any = None):
-        del params
-        now = rate_at(state.step)
-        updates = jax.tree.map(
-            lambda u, scale: (-now * scale).astype(u.dtype) * u,
-            updates,
-            _scales(updates, scale_by_name),
-        )
-        return updates, RateState(jnp.asarray(optax.safe_increment(state.step)), now)
-
-    return optax.GradientTransformation(init, update)
-
-
-def decay_weights(
-    weight_decay: float, weight_decay_by_name: ByName = None
-) -> optax.GradientTransformation:
-    """Adds to each update a share of its parameter, chosen by the parameter's name."""
-
-    def shares_of(params: Any) -> Any:
-        return values_by_name("weight_decay_by_name", params, weight_decay_by_name, weight_decay)
-
-    def init(params: Any) -> optax.EmptyState:
-        shares_of(params)
-        return optax.EmptyState()
-
-    def update(updates: Any, state: Any, params: Any = None):
-        updates = jax.tree.map(
-            lambda u, share, p: u + share * p if share else u, updates, shares_of(params), params
-        )
-        return updates, state
-
-    return optax.GradientTransformation(init, update)
-
-
-def _scales(params: Any, scale_by_name: ByName) -> Any:
-    return values_by_name("learning_rate_scale_by_name", params, scale_by_name, 1.0)
 
 
 def _assembled(

@@ -16,7 +16,7 @@ from gshard_train.accumulation import gradient_and_metrics
 from gshard_train.batch_loss import Metrics as Metrics
 from gshard_train.batch_loss import total_loss as total_loss
 from gshard_train.loss import LossConfig
-from gshard_train.optimizer import learning_rate_of
+from gshard_train.parameter_groups import learning_rate_of
 from gshard_train.state import Model, TrainState, shardings
 
 
