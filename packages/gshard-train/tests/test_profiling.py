@@ -45,10 +45,12 @@ def test_no_steps_and_steps_of_an_earlier_run_trace_nothing(tmp_path, traces, ca
     ]
 
 
-@pytest.mark.parametrize("steps", [(5,), (0, 3), (4, 3), (1, 2, 3), (1.0, 2.0)])
+@pytest.mark.parametrize("steps", [(5,), (0, 3), (4, 3), (1, 2, 3), (1.0, 2.0), 5, "10"])
 def test_steps_that_cannot_be_are_refused(steps):
+    assert not list(profiling.faults([10, 15]))
+    assert not list(profiling.faults(()))
     (fault,) = profiling.faults(steps)
     assert fault == (
-        f"profile_steps={steps} must be the first and the last step to trace, both counted from 1, "
-        "such as (10, 15)"
+        f"profile_steps={steps!r} must be the first and the last step to trace, both counted from "
+        "1, such as (10, 15), or () for none"
     )

@@ -261,20 +261,20 @@ def test_arguments_that_cannot_be_are_refused_together(experiment):
         train(
             experiment,
             train_steps=0,
-            log_period=-1,
+            log_period=1.5,
             eval_period=3,
             profile_steps=(15, 10),
             peak_flops_per_device=0.0,
             compilation_cache_dir="",
         )
     assert error.value.faults == (
-        "TRAIN_STEPS=0 must be at least 1",
-        "log_period=-1 must be at least 1",
+        "TRAIN_STEPS=0 must be a whole number of at least 1",
+        "log_period=1.5 must be a whole number of at least 1",
         "EVAL_PERIOD=3 is set and nothing is bound to train.evaluation; bind an "
         "evaluation.Evaluation, or set EVAL_PERIOD = None",
-        "peak_flops_per_device=0.0 must be above 0, or None",
+        "peak_flops_per_device=0.0 must be a number above 0, or None",
         "profile_steps=(15, 10) must be the first and the last step to trace, both counted from 1, "
-        "such as (10, 15)",
+        "such as (10, 15), or () for none",
         "compilation_cache_dir='' names no directory; use None for no cache",
     )
     assert not experiment.path().exists()

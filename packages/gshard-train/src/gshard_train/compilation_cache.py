@@ -49,9 +49,10 @@ def use(directory: str | None, *, model_dir: str) -> Iterator[None]:
 
 def faults(directory: str | None) -> Iterator[str]:
     """Why the cache could not be written; the run's directory, if it is there, is not looked at."""
-    if directory == "":
-        yield "compilation_cache_dir='' names no directory; use None for no cache"
-    if not directory or "://" in directory or not (path := Path(directory)).is_absolute():
+    if directory is not None and (not isinstance(directory, str) or not directory):
+        yield f"compilation_cache_dir={directory!r} names no directory; use None for no cache"
+        return
+    if directory is None or "://" in directory or not (path := Path(directory)).is_absolute():
         return
     there = next(each for each in (path, *path.parents) if each.exists())
     if not there.is_dir():

@@ -12,12 +12,16 @@ DIRECTORY = "profile"
 
 def faults(steps: Sequence[int]) -> Iterator[str]:
     """What is wrong with `profile_steps`."""
-    whole = all(isinstance(step, int) for step in steps)
-    if steps and not (len(steps) == 2 and whole and 1 <= steps[0] <= steps[1]):
-        yield (
-            f"profile_steps={tuple(steps)} must be the first and the last step to trace, both "
-            "counted from 1, such as (10, 15)"
-        )
+    match steps:
+        case [] | ():
+            return
+        case [int(first), int(last)] if 1 <= first <= last:
+            return
+        case _:
+            yield (
+                f"profile_steps={steps!r} must be the first and the last step to trace, both "
+                "counted from 1, such as (10, 15), or () for none"
+            )
 
 
 class Profiler:

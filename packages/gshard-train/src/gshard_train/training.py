@@ -162,15 +162,19 @@ def _faults(
 ) -> Iterator[str]:
     """What is wrong with the arguments by themselves."""
     for name, number in periods.items():
-        if number is not None and number < 1:
-            yield f"{name}={number} must be at least 1"
+        optional = name == "EVAL_PERIOD"
+        if number is None and optional:
+            continue
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            least = "a whole number of at least 1"
+            yield f"{name}={number!r} must be {least}{', or None' if optional else ''}"
     if evaluation is None and periods["EVAL_PERIOD"] is not None:
         yield (
             f"EVAL_PERIOD={periods['EVAL_PERIOD']} is set and nothing is bound to "
             "train.evaluation; bind an evaluation.Evaluation, or set EVAL_PERIOD = None"
         )
-    if peak is not None and not peak > 0:
-        yield f"peak_flops_per_device={peak} must be above 0, or None"
+    if peak is not None and not (isinstance(peak, int | float) and peak > 0):
+        yield f"peak_flops_per_device={peak!r} must be a number above 0, or None"
 
 
 def _start(
