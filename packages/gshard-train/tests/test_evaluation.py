@@ -307,7 +307,7 @@ def evaluate(experiment, evaluator, **options):
 
 def test_which_checkpoints_are_evaluated(experiment, evaluator, scalars):
     assert evaluate(experiment, evaluator) == {7: scalars}
-    assert evaluate(experiment, evaluator, steps=(3,)).keys() == {3}
+    assert evaluate(experiment, evaluator, steps=3).keys() == {3}
     assert evaluate(experiment, evaluator, steps="all") == {}
     shutil.rmtree(experiment.path("evaluation", "3"))
     found = evaluate(

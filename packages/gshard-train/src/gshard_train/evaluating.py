@@ -28,7 +28,7 @@ def evaluate(
     experiment: Experiment,
     *,
     evaluation: Evaluation = EVALUATION,
-    steps: Sequence[int] | str = "newest",
+    steps: int | Sequence[int] | str = "newest",
     wait_seconds: float = 3600.0,
     poll_seconds: float = 10.0,
     last_step: int | None = None,
@@ -40,8 +40,8 @@ def evaluate(
       experiment: what was trained.
       evaluation: what is measured on what.
       steps: which checkpoints: "newest", "all" that are there, "continuous" for those that are
-        there and those that a run still writes, or their numbers. "all" and "continuous" pass
-        over what has been evaluated in the same way.
+        there and those that a run still writes, or one number or several. "all" and
+        "continuous" pass over what has been evaluated in the same way.
       wait_seconds: "continuous" ends when no new checkpoint came for so long.
       poll_seconds: between two looks for a new one.
       last_step: "continuous" ends when this step, or a later one, was evaluated.
@@ -50,6 +50,7 @@ def evaluate(
     Raises:
       UserError: something cannot work; nothing was written.
     """
+    steps = (steps,) if isinstance(steps, int) else steps
     if faults := list(_value_faults(steps, wait_seconds, poll_seconds, last_step)):
         raise UserError(*faults)
     batch_size = evaluation.batch_size or experiment.batch_size
