@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     if importlib.util.find_spec("gshard_train") is None:
         python = environment.ensure(development=True)
         os.execv(python, [str(python), __file__, *sys.argv[1:]])
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
     os.environ["JAX_PLATFORMS"] = "cpu"
     found: dict[str, Any] = {}
     _print_load("start")
