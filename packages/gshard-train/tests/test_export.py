@@ -121,6 +121,7 @@ print(foreign, file=sys.stderr)
 """
 
 
+@pytest.mark.slow
 def test_an_export_translates_without_this_package(params, exported, decode):
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     done = subprocess.run(
