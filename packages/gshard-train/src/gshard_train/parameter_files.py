@@ -175,7 +175,8 @@ def _refusal(directory: Path, faults: list[str]) -> str:
 def _array(slices: list[Any], like: Any, sharding: NamedSharding | None, *, split: bool):
     """One parameter from its tensor, or from those of its layers."""
 
-    def read(index: tuple[slice, ...]) -> np.ndarray:
+    def read(index: tuple[slice, ...] | None) -> np.ndarray:
+        assert index is not None
         if not split:
             return slices[0][index]
         return np.stack([one[index[1:]] for one in slices[index[0]]])

@@ -15,7 +15,7 @@ from jaxtyping import Array, Int
 
 from gshard_annotate import rules_scope
 from gshard_train import state
-from gshard_train.decode import VARYING, BeamSearch, Search, Translations, translate
+from gshard_train.decode import VARYING, BeamSearch, Search, translate
 from gshard_train.decoder import keys
 from gshard_train.experiment import Experiment
 from gshard_train.models.transformer import TransformerConfig
@@ -55,7 +55,7 @@ class Program:
 def exported_program(
     experiment: Experiment, model: state.Model, program: Program, *, split_layers: bool
 ) -> jax.export.Exported:
-    """The program: (tensors by name, source tokens [B, T], numbers [B]) -> `Translations`.
+    """The program: (tensors by name, source [B, T], numbers [B]) -> tokens, score, truncated.
 
     It runs on one device. Numbers are those of the sentences, which sampling draws by.
 
@@ -71,17 +71,17 @@ def exported_program(
 
     def run(
         named: Mapping[str, Array], source_BT: Int[Array, "B T"], number_B: Int[Array, " B"]
-    ) -> Translations:
+    ) -> tuple[Array, Array, Array]:
         with rules_scope(experiment.rules, mesh, varying=VARYING):
-            return tuple(
-                translate(
-                    model.merge(_params(named, model, split_layers=split_layers)),
-                    source_BT,
-                    length=lengths["targets"],
-                    search=program.search,
-                    key_B=keys(program.search, number_B),
-                )
+            found = translate(
+                model.merge(_params(named, model, split_layers=split_layers)),
+                source_BT,
+                length=lengths["targets"],
+                search=program.search,
+                key_B=keys(program.search, number_B),
             )
+        # A plain tuple: whoever calls the program has no class of ours.
+        return found.tokens_BL, found.score_B, found.truncated_B
 
     return jax.export.export(jax.jit(run), platforms=list(program.platforms))(
         _shapes(model, split_layers=split_layers),
