@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import pathlib
 import time
 from collections.abc import Mapping
@@ -37,6 +38,8 @@ def loop_and_bare(
     model_dir: str | pathlib.Path, *, steps: int, rounds: int
 ) -> dict[str, list[float]]:
     """Seconds of a step inside `training.train` and of the same program alone, one per turn."""
+    # A run imports it in a thread, for the first seconds of training: no cost of the loop's.
+    importlib.import_module("clu.metric_writers")
     turns: list[_Turns] = []
 
     def make(*arguments: Any, **options: Any) -> _Turns:
