@@ -8,7 +8,7 @@ import pytest
 import bench_train
 import bench_train_start
 import bench_train_steps
-from gshard_train.utilisation import step_flops
+from gshard_train.monitoring.utilisation import step_flops
 
 
 class Step:

@@ -15,7 +15,7 @@ with warnings.catch_warnings():
 
 from gshard_m4.cli import run
 from gshard_train import state
-from gshard_train.decoder import Decoder, Hypothesis
+from gshard_train.decoding.decoder import Decoder, Hypothesis
 from gshard_train.evaluation import Evaluation
 from gshard_train.experiment import Experiment, prepare
 from gshard_train.models.transformer import TransformerConfig

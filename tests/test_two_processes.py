@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gshard_train import config, state
-from gshard_train.checkpoint import Checkpointer
+from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.experiment import prepare
 
 # gshard-train without TensorBoard and pictures, whose imports take longer than the steps.

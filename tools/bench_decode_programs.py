@@ -15,11 +15,11 @@ import numpy as np
 
 from gshard_annotate import rules_scope
 from gshard_train import config, state
-from gshard_train.beam import Reordered, beam_search
 from gshard_train.decode import VARYING, Sampling, translate
+from gshard_train.decoding.beam import Reordered, beam_search
+from gshard_train.decoding.flat_beam import Flat
+from gshard_train.decoding.hypotheses import EOS_ID, Translations, pick
 from gshard_train.experiment import Experiment
-from gshard_train.flat_beam import Flat
-from gshard_train.hypotheses import EOS_ID, Translations, pick
 from gshard_train.models.blocks import Source
 from gshard_train.models.stack import run as run_layers
 from gshard_train.optimizer import adam

@@ -16,9 +16,10 @@ import numpy as np
 
 from bench_moe_rounds import interleaved
 from bench_moe_rounds import median_ratio as median_ratio
-from gshard_train import config, state, training, utilisation
+from gshard_train import config, state, training
 from gshard_train.data import to_mesh
 from gshard_train.experiment import Experiment, prepare
+from gshard_train.monitoring import utilisation
 from gshard_train.step import batch_sharding, make_step
 
 _GIN_FILE = "gshard_m4/configs/quickstart.gin"

@@ -16,8 +16,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from gshard_annotate import make_mesh
-from gshard_train.checkpoint import Checkpointer
-from gshard_train.checkpoint_policy import Kept
+from gshard_train.checkpointing.checkpoint import Checkpointer
+from gshard_train.checkpointing.policy import Kept
 from gshard_train.errors import UserError
 
 FEED = {"next_index": 7, "seed": 2**40}
@@ -341,7 +341,7 @@ import sys, threading
 import jax
 jax.config.update("jax_platforms", "cpu")
 import jax.numpy as jnp
-from gshard_train.checkpoint import Checkpointer
+from gshard_train.checkpointing.checkpoint import Checkpointer
 checkpointer = Checkpointer(sys.argv[1])
 state = {f"x{i}": jnp.full((256, 1024), float(i)) for i in range(40)}
 checkpointer.save(1, state, {"next_index": 1})

@@ -10,10 +10,10 @@ import pytest
 from gshard_annotate import DEFAULT_RULES, make_mesh
 from gshard_train import state
 from gshard_train.decode import BeamSearch, Sampling
-from gshard_train.decoder import Decoder, widths
+from gshard_train.decoding.decoder import Decoder, widths
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, prepare
-from gshard_train.held_out import Example
+from gshard_train.measuring.held_out import Example
 from gshard_train.optimizer import adam
 
 LENGTHS = {"inputs": 9, "targets": 6}

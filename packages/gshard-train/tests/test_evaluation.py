@@ -21,22 +21,18 @@ with warnings.catch_warnings():
     import seqio
     import tensorflow as tf
 
-from gshard_train import (
-    evaluating,
-    evaluation_files,
-    expert_languages,
-    state,
-    task_metrics,
-)
-from gshard_train.checkpoint import Checkpointer
+from gshard_train import evaluating, state
+from gshard_train.checkpointing.checkpoint import Checkpointer
+from gshard_train.checkpointing.trained import restore_params
 from gshard_train.data import SeqioFeed
 from gshard_train.decode import BeamSearch
 from gshard_train.errors import UserError
 from gshard_train.evaluation import Evaluation
 from gshard_train.experiment import Experiment, prepare
-from gshard_train.held_out import Example, read_splits
+from gshard_train.measuring import expert_languages, task_metrics
+from gshard_train.measuring import files as evaluation_files
+from gshard_train.measuring.held_out import Example, read_splits
 from gshard_train.optimizer import adam
-from gshard_train.trained import restore_params
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 

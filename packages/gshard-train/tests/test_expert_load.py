@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gshard_train import expert_load
+from gshard_train.monitoring import expert_load
 
 CHOICES_LE = np.array([[3.0, 0.0, 3.0], [1.0, 4.0, 4.0]])
 

@@ -20,14 +20,14 @@ with warnings.catch_warnings():
 
 from gshard_annotate import DEFAULT_RULES
 from gshard_train import exporting, state
-from gshard_train.checkpoint import Checkpointer
+from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.decode import BeamSearch, Sampling
-from gshard_train.decoder import Decoder
+from gshard_train.decoding.decoder import Decoder
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, prepare
-from gshard_train.held_out import Example
+from gshard_train.exported.serving import Program, exported_program
+from gshard_train.measuring.held_out import Example
 from gshard_train.optimizer import adam
-from gshard_train.serving import Program, exported_program
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 

@@ -15,7 +15,7 @@ with warnings.catch_warnings():
 
 from gshard_train.data import SeqioFeed
 from gshard_train.errors import UserError
-from gshard_train.held_out import find_tasks, read_splits
+from gshard_train.measuring.held_out import find_tasks, read_splits
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 

@@ -16,16 +16,16 @@ with warnings.catch_warnings():
     import tensorflow as tf
 
 from gshard_train import experiment, inference
-from gshard_train.checkpoint import Checkpointer
+from gshard_train.checkpointing.checkpoint import Checkpointer
+from gshard_train.checkpointing.trained import restore_params
 from gshard_train.data import SeqioFeed
 from gshard_train.decode import BeamSearch
-from gshard_train.decoder import Decoder, Hypothesis
+from gshard_train.decoding.decoder import Decoder, Hypothesis
+from gshard_train.decoding.kept_hypotheses import FILE_NAME
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment
 from gshard_train.interruption import Interrupted
-from gshard_train.kept_hypotheses import FILE_NAME
 from gshard_train.optimizer import adam
-from gshard_train.trained import restore_params
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 

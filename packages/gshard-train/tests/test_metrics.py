@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gshard_train.metrics import MetricsWriter
+from gshard_train.monitoring.metrics import MetricsWriter
 
 
 class Events:
@@ -187,7 +187,7 @@ def test_writing_does_not_wait_for_the_import(tmp_path, monkeypatch, events):
 def test_events_of_the_real_writer_can_be_read(tmp_path):
     code = """
 import glob, sys
-from gshard_train.metrics import MetricsWriter
+from gshard_train.monitoring.metrics import MetricsWriter
 with MetricsWriter(sys.argv[1]) as writer:
     writer.write(3, {"loss": 0.25})
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader

@@ -9,8 +9,8 @@ import pytest
 from gshard_annotate import DEFAULT_RULES
 from gshard_train import state
 from gshard_train.experiment import Prepared
+from gshard_train.monitoring.overview import counts, device_bytes, moe_layer_names, overview
 from gshard_train.optimizer import adam
-from gshard_train.overview import counts, device_bytes, moe_layer_names, overview
 
 
 @pytest.fixture(scope="module")

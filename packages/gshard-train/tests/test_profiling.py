@@ -3,8 +3,8 @@
 import jax
 import pytest
 
-from gshard_train import profiling
-from gshard_train.profiling import Profiler
+from gshard_train.monitoring import profiling
+from gshard_train.monitoring.profiling import Profiler
 
 
 @pytest.fixture

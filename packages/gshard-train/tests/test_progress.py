@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from gshard_train.progress import Progress
+from gshard_train.monitoring.progress import Progress
 
 FIGURES = {"loss": 3.41234, "tokens_per_second": 48210.4, "dropped": 0.0213, "other": 1.0}
 
@@ -29,7 +29,7 @@ def clock():
 
 @pytest.fixture(autouse=True)
 def log(caplog):
-    caplog.set_level(logging.INFO, "gshard_train.progress")
+    caplog.set_level(logging.INFO, "gshard_train.monitoring.progress")
     return caplog
 
 

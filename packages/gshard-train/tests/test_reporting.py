@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gshard_train import hosts, reporting
-from gshard_train.reporting import Reporter
-from gshard_train.stopwatch import Stopwatch
+from gshard_train.monitoring import hosts, reporting
+from gshard_train.monitoring.reporting import Reporter
+from gshard_train.monitoring.stopwatch import Stopwatch
 
 
 class Clock:
@@ -32,7 +32,7 @@ def no_tensorboard(monkeypatch):
     fake = types.SimpleNamespace(
         scalars=lambda *_: None, load=lambda *load: loads.append(load), close=lambda: None
     )
-    monkeypatch.setattr("gshard_train.metrics.TensorBoard", lambda _: fake)
+    monkeypatch.setattr("gshard_train.monitoring.metrics.TensorBoard", lambda _: fake)
     return loads
 
 

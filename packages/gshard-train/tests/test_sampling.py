@@ -9,7 +9,7 @@ import pytest
 
 from gshard_annotate import DEFAULT_RULES, rules_scope
 from gshard_train.decode import VARYING, Sampling, translate
-from gshard_train.sampling import restrict
+from gshard_train.decoding.sampling import restrict
 
 VOCAB, LENGTH = 6, 5
 # log p(next | previous) for each source sentence: a tiny language model that the source selects.

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from gshard_train.utilisation import step_flops
+from gshard_train.monitoring.utilisation import step_flops
 
 TOKENS = {"source_tokens": 7, "target_tokens": 5, "source_length": 3, "target_length": 2}
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from gshard_train.errors import UserError
-from gshard_train.held_out import cache_faults, find_source, find_tasks
+from gshard_train.measuring.held_out import cache_faults, find_source, find_tasks
 
 Batch = dict[str, np.ndarray]
 FEATURES = (

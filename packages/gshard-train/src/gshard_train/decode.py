@@ -10,12 +10,12 @@ from typing import Literal, get_args
 
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from gshard_train.beam import Reordered, beam_search
-from gshard_train.flat_beam import Flat
-from gshard_train.hypotheses import EOS_ID as EOS_ID
-from gshard_train.hypotheses import Translations as Translations
+from gshard_train.decoding.beam import Reordered, beam_search
+from gshard_train.decoding.flat_beam import Flat
+from gshard_train.decoding.hypotheses import EOS_ID as EOS_ID
+from gshard_train.decoding.hypotheses import Translations as Translations
+from gshard_train.decoding.sampling import sample
 from gshard_train.models.transformer import EncoderDecoder
-from gshard_train.sampling import sample
 
 # Logical names that vary, for `rules_scope`: whole sentences are encoded, then each position of
 # every hypothesis is decoded by itself.

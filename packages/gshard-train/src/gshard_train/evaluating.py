@@ -13,12 +13,12 @@ import jax
 import numpy as np
 from absl import logging
 
-from gshard_train import evaluation_files as files
-from gshard_train.checkpoint import DIRECTORY, Checkpointer
+from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
+from gshard_train.checkpointing.trained import find_step, restore_params
 from gshard_train.errors import UserError
 from gshard_train.evaluation import Evaluation, Evaluator
 from gshard_train.experiment import Experiment, Prepared, prepare
-from gshard_train.trained import find_step, restore_params
+from gshard_train.measuring import files
 
 EVALUATION = Evaluation()
 _CHOICES = ("newest", "all", "continuous")

@@ -13,18 +13,18 @@ from typing import Any
 import jax
 from absl import logging
 
-from gshard_train import evaluation_files as files
-from gshard_train import expert_languages, state
-from gshard_train.checkpoint import DIRECTORY as CHECKPOINTS
+from gshard_train import state
+from gshard_train.checkpointing.checkpoint import DIRECTORY as CHECKPOINTS
 from gshard_train.decode import BeamSearch, Search
-from gshard_train.decoder import Decoder, Hypothesis
+from gshard_train.decoding.decoder import Decoder, Hypothesis
+from gshard_train.decoding.fingerprint import fingerprint
 from gshard_train.errors import UserError, reported_as_user_error
-from gshard_train.evaluation_results import EvaluatedTask, counted, results, told
 from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
-from gshard_train.fingerprint import fingerprint
-from gshard_train.held_out import find_tasks, read_splits
-from gshard_train.task_metrics import Measured, measure, metrics_of, model_outputs
-from gshard_train.teacher_forcing import Scores, TeacherForcing
+from gshard_train.measuring import expert_languages, files
+from gshard_train.measuring.held_out import find_tasks, read_splits
+from gshard_train.measuring.results import EvaluatedTask, counted, results, told
+from gshard_train.measuring.task_metrics import Measured, measure, metrics_of, model_outputs
+from gshard_train.measuring.teacher_forcing import Scores, TeacherForcing
 
 SEARCH = BeamSearch()
 

@@ -15,16 +15,16 @@ import numpy as np
 from absl import logging
 from etils import epath
 
-from gshard_train import standalone_translate
+from gshard_train.checkpointing.trained import find_step, restore_params
 from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment, prepare, register
-from gshard_train.export_readme import readme
-from gshard_train.held_out import find_tasks
+from gshard_train.exported import standalone_translate
+from gshard_train.exported.parameter_files import load_parameters as load_parameters
+from gshard_train.exported.parameter_files import save_parameters
+from gshard_train.exported.readme import readme
+from gshard_train.exported.serving import Program, exported_program
+from gshard_train.measuring.held_out import find_tasks
 from gshard_train.models.transformer import TransformerConfig
-from gshard_train.parameter_files import load_parameters as load_parameters
-from gshard_train.parameter_files import save_parameters
-from gshard_train.serving import Program, exported_program
-from gshard_train.trained import find_step, restore_params
 
 FORMAT = "gshard-train export 1"
 PROGRAM = Program()

@@ -7,16 +7,16 @@ from typing import Literal
 
 from absl import logging
 
-from gshard_train import expert_languages
-from gshard_train.checkpoint import Checkpointer
+from gshard_train.checkpointing.checkpoint import Checkpointer
+from gshard_train.checkpointing.trained import find_step, restore_params
 from gshard_train.decode import BeamSearch, Search
-from gshard_train.decoder import Decoder
+from gshard_train.decoding.decoder import Decoder
+from gshard_train.decoding.fingerprint import digest, fingerprint
+from gshard_train.decoding.splits import SplitDecoding
 from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment, prepare, register, vocabulary_faults
-from gshard_train.fingerprint import digest, fingerprint
-from gshard_train.held_out import TaskSplit, read_splits
-from gshard_train.split_decoding import SplitDecoding
-from gshard_train.trained import find_step, restore_params
+from gshard_train.measuring import expert_languages
+from gshard_train.measuring.held_out import TaskSplit, read_splits
 
 SEARCH = BeamSearch()
 

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 import jax
 from absl import logging
 
-from gshard_train import compilation_cache, config, profiling, state
-from gshard_train.checkpoint import Checkpointer
+from gshard_train import compilation_cache, config, state
+from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.data import Feed, to_mesh
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared, open_feed, prepare
 from gshard_train.interruption import Interrupted, StopRequest
-from gshard_train.overview import overview, program_memory
+from gshard_train.monitoring import profiling
+from gshard_train.monitoring.overview import overview, program_memory
+from gshard_train.monitoring.profiling import Profiler
+from gshard_train.monitoring.reporting import Reporter
+from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
-from gshard_train.profiling import Profiler
-from gshard_train.reporting import Reporter
 from gshard_train.step import Step, batch_sharding, make_step
-from gshard_train.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from gshard_train.evaluation import Evaluation

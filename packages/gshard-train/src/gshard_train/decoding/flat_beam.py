@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gshard_train.hypotheses import pick
+from gshard_train.decoding.hypotheses import pick
 from gshard_train.models.flat_decoding import flat_step
 from gshard_train.models.transformer import DecodingState, EncoderDecoder
 

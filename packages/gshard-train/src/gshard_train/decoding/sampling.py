@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gshard_annotate import annotate
-from gshard_train.hypotheses import EOS_ID, IMPOSSIBLE, Translations
+from gshard_train.decoding.hypotheses import EOS_ID, IMPOSSIBLE, Translations
 from gshard_train.models.transformer import PAD_ID, EncoderDecoder
 
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from gshard_train.errors import UserError
-from gshard_train.parameter_names import Tensor, by_path, nested, tensors
+from gshard_train.exported.parameter_names import Tensor, by_path, nested, tensors
 from gshard_train.state import Model, Params
 
 INDEX = "model.safetensors.index.json"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gshard_train.decoder import Hypothesis
-from gshard_train.held_out import Example, TaskSplit
+from gshard_train.decoding.decoder import Hypothesis
+from gshard_train.measuring.held_out import Example, TaskSplit
 
 MANIFEST = "manifest.json"
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gshard_train import expert_load
+from gshard_train.monitoring import expert_load
 
 _logger = logging.getLogger(__name__)
 _PICTURE_SECONDS = 60.0  # the shortest time between two pictures; drawing one takes a third

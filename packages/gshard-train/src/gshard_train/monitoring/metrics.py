@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gshard_train.tensorboard import TensorBoard
+from gshard_train.monitoring.tensorboard import TensorBoard
 
 FILE_NAME = "metrics.jsonl"
 _logger = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from jaxtyping import Float
 
 from gshard_train import state
 from gshard_train.experiment import Experiment, Prepared
-from gshard_train.held_out import TaskSplit
+from gshard_train.measuring.held_out import TaskSplit
+from gshard_train.measuring.teacher_forcing import TeacherForcing
 from gshard_train.models.config import TransformerConfig
-from gshard_train.teacher_forcing import TeacherForcing
 
 FILE_NAME = "experts.json"
 _DIGITS = 6  # of a share

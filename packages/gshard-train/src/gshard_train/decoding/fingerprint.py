@@ -12,7 +12,7 @@ from jaxtyping import Array, UInt32
 from gshard_train import state
 from gshard_train.decode import Search
 from gshard_train.experiment import Experiment
-from gshard_train.held_out import TaskSplit
+from gshard_train.measuring.held_out import TaskSplit
 
 
 def fingerprint(

@@ -14,8 +14,8 @@ import tensorstore as ts
 from absl import logging
 from etils import epath
 
-from gshard_train import checksums, tensors
-from gshard_train.checkpoint_policy import Kept
+from gshard_train.checkpointing import checksums, tensors
+from gshard_train.checkpointing.policy import Kept
 from gshard_train.errors import UserError
 
 DIRECTORY = "checkpoints"

@@ -1,7 +1,7 @@
 """The parameters in a run's checkpoints, for what evaluates, decodes and exports."""
 
 from gshard_train import state
-from gshard_train.checkpoint import Checkpointer
+from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared
 

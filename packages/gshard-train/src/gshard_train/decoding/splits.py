@@ -10,13 +10,14 @@ import numpy as np
 from absl import logging
 from jax.experimental import multihost_utils
 
-from gshard_train import expert_languages, state
-from gshard_train.decoder import Decoder, Hypothesis
-from gshard_train.decoding_progress import DecodingProgress
-from gshard_train.held_out import TaskSplit
+from gshard_train import state
+from gshard_train.decoding.decoder import Decoder, Hypothesis
+from gshard_train.decoding.files import being_written, read_manifest, write_split
+from gshard_train.decoding.kept_hypotheses import FILE_NAME, KeptHypotheses, changes
+from gshard_train.decoding.progress import DecodingProgress
 from gshard_train.interruption import Interrupted
-from gshard_train.kept_hypotheses import FILE_NAME, KeptHypotheses, changes
-from gshard_train.translation_files import being_written, read_manifest, write_split
+from gshard_train.measuring import expert_languages
+from gshard_train.measuring.held_out import TaskSplit
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ from jax.sharding import Mesh
 from gshard_annotate import Rules
 from gshard_train.experiment import Experiment, Prepared
 from gshard_train.models.config import TransformerConfig
+from gshard_train.monitoring.utilisation import choices_per_token
 from gshard_train.state import Model, TrainState
-from gshard_train.utilisation import choices_per_token
 
 _MIB = 2**20
 _SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))

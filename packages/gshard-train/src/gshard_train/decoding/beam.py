@@ -12,7 +12,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gshard_annotate import annotate
-from gshard_train.hypotheses import EOS_ID, IMPOSSIBLE, Translations, length_norm, pick, top
+from gshard_train.decoding.hypotheses import (
+    EOS_ID,
+    IMPOSSIBLE,
+    Translations,
+    length_norm,
+    pick,
+    top,
+)
 from gshard_train.models.transformer import PAD_ID, DecodingState, EncoderDecoder
 
 

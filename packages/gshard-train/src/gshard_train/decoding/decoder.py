@@ -16,10 +16,10 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from gshard_annotate import rules_scope
 from gshard_train import state
 from gshard_train.decode import EOS_ID, VARYING, Sampling, Search, Translations, translate
-from gshard_train.decoding_progress import DecodingProgress
+from gshard_train.decoding.progress import DecodingProgress
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared
-from gshard_train.held_out import Example
+from gshard_train.measuring.held_out import Example
 from gshard_train.step import batch_sharding
 
 # Sources are padded to one of few widths, each half of the next: a program each.

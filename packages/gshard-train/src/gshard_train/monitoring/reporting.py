@@ -13,14 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from gshard_train import expert_load, hosts
 from gshard_train.experiment import Experiment, Prepared
-from gshard_train.metrics import MetricsWriter
-from gshard_train.overview import moe_layer_names
-from gshard_train.progress import Progress
+from gshard_train.monitoring import expert_load, hosts
+from gshard_train.monitoring.metrics import MetricsWriter
+from gshard_train.monitoring.overview import moe_layer_names
+from gshard_train.monitoring.progress import Progress
+from gshard_train.monitoring.stopwatch import Stopwatch
+from gshard_train.monitoring.utilisation import step_flops
 from gshard_train.step import Metrics
-from gshard_train.stopwatch import Stopwatch
-from gshard_train.utilisation import step_flops
 
 # Added up; everything else is a mean over steps.
 COUNTS = ("source_tokens", "target_tokens", "sequences", "expert_load")

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from gshard_train.decode import EOS_ID
-from gshard_train.decoder import Hypothesis
+from gshard_train.decoding.decoder import Hypothesis
 from gshard_train.errors import UserError
 
 if TYPE_CHECKING:

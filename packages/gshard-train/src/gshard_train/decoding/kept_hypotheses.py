@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from absl import logging
 
-from gshard_train.decoder import Hypothesis
+from gshard_train.decoding.decoder import Hypothesis
 
 FILE_NAME = "decoded.lines"
 

@@ -16,10 +16,10 @@ from jaxtyping import Array, Int
 from gshard_annotate import rules_scope
 from gshard_train import state
 from gshard_train.decode import VARYING, BeamSearch, Search, translate
-from gshard_train.decoder import keys
+from gshard_train.decoding.decoder import keys
 from gshard_train.experiment import Experiment
+from gshard_train.exported.parameter_names import by_path, nested, tensors
 from gshard_train.models.transformer import TransformerConfig
-from gshard_train.parameter_names import by_path, nested, tensors
 
 SEARCH = BeamSearch()
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")

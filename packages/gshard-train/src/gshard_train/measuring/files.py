@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from gshard_train.decoder import Hypothesis
-from gshard_train.held_out import Example
-from gshard_train.task_metrics import Measured
+from gshard_train.decoding.decoder import Hypothesis
+from gshard_train.measuring.held_out import Example
+from gshard_train.measuring.task_metrics import Measured
 
 DIRECTORY = "evaluation"
 LINES = "evaluation.jsonl"

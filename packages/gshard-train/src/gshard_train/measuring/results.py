@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gshard_train.held_out import TaskSplit
-from gshard_train.task_metrics import PREDICTIONS, Measured, kind, scalar
-from gshard_train.teacher_forcing import Scores
+from gshard_train.measuring.held_out import TaskSplit
+from gshard_train.measuring.task_metrics import PREDICTIONS, Measured, kind, scalar
+from gshard_train.measuring.teacher_forcing import Scores
 
 if TYPE_CHECKING:
     import seqio

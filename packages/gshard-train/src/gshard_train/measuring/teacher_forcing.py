@@ -19,8 +19,8 @@ from tqdm import tqdm
 from gshard_annotate import annotate, rules_scope
 from gshard_train import state
 from gshard_train.experiment import Experiment, Prepared
-from gshard_train.held_out import Example
 from gshard_train.loss import cross_entropy
+from gshard_train.measuring.held_out import Example
 from gshard_train.models.transformer import PAD_ID
 from gshard_train.step import batch_sharding
 

@@ -1,0 +1,1 @@
+"""Checkpoints: saving, going on, which stay, and whether they are whole."""

@@ -1,0 +1,1 @@
+"""What an evaluation measures on held-out examples, and writes."""

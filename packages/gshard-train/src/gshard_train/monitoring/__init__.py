@@ -1,0 +1,1 @@
+"""What a run tells: figures, progress, pictures, profiles, an overview."""
