@@ -159,7 +159,7 @@ def test_training_step_lowers(files: tuple[str, ...], tmp_path: pathlib.Path) ->
     prepared = prepare(experiment)
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
     step = make_step(*arguments[:2], experiment.loss, *arguments[2:])
-    with contextlib.closing(open_feed(experiment)) as feed:
+    with contextlib.closing(open_feed(experiment, prepared)) as feed:
         batch = next(feed)
     new_state, metrics = step.lower(state.abstract_state(*arguments), batch).out_info
     assert jax.tree.map(lambda x: x.shape, new_state.params) == jax.tree.map(

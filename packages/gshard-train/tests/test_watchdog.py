@@ -1,10 +1,11 @@
 """Several processes that watch each other, here in one, with a clock that is set by hand."""
 
+import contextlib
 import threading
 
 import pytest
 
-from gshard_train.watchdog import Limits, Watchdog
+from gshard_train.watchdog import EVALUATING, Limits, Watchdog
 
 LIMITS = Limits(silent=10, stuck=60)
 
@@ -94,6 +95,31 @@ def test_one_that_is_done_is_missed_by_nobody(clock):
     assert look([first], clock, 50) == [None]
 
 
+def test_one_that_failed_is_missed(clock):
+    store = Store()
+    first, second = (Watchdog(i, 2, store=store, limits=LIMITS, clock=clock) for i in range(2))
+    second.tell(9)
+    with contextlib.suppress(OSError), second:
+        raise OSError("disk full")
+    first.tell(9)
+    assert look([first], clock, 15) == [None]
+    assert "at step 9 (failed), has not been heard of for 15 s" in look([first], clock, 5)[0]
+
+
+def test_one_that_never_came_is_missed_after_the_longer_limit(clock):
+    first = Watchdog(0, 2, store=Store(), limits=LIMITS, clock=clock)
+    assert look([first], clock, 55) == [None]
+    first.tell(0, "compiling")
+    assert look([first], clock, 10) == ["process 1 has not been heard of since the start"]
+
+
+def test_an_evaluation_may_take_ten_times_as_long(three, clock):
+    for watchdog in three:
+        watchdog.tell(4, EVALUATING)
+    assert look(three, clock, 600) == [None] * 3
+    assert "(evaluating), has done nothing" in look(three, clock, 5)[0]
+
+
 def test_the_thread_ends_the_process_once(clock):
     ended, said = threading.Event(), []
 
@@ -101,8 +127,11 @@ def test_the_thread_ends_the_process_once(clock):
         said.append(text)
         ended.set()
 
-    limits = Limits(silent=100, stuck=0.01)
-    with Watchdog(1, 2, store=Store(), limits=limits, end=end) as watchdog:
+    store, limits = Store(), Limits(silent=100, stuck=0.01)
+    other = Watchdog(0, 2, store=store, limits=LIMITS)
+    other.tell(5)
+    other.look()
+    with Watchdog(1, 2, store=store, limits=limits, end=end) as watchdog:
         watchdog.tell(3)
         assert ended.wait(20)
     assert len(said) == 1

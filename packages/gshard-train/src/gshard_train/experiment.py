@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import optax
 from jax.sharding import Mesh
 
 from gshard_annotate import Rules
 from gshard_train import layouts, state
-from gshard_train.data import FEATURES, PACKED_FEATURES, Feed, MakeFeed
+from gshard_train.data import FEATURES, PACKED_FEATURES, Feed, MakeFeed, own_share
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
 from gshard_train.mesh_faults import mesh_faults
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import OptimizerOfNames, resolved
 from gshard_train.ranges import counts
+from gshard_train.step import batch_sharding
 
 FEATURE_NAMES = ("inputs", "targets")
 
@@ -101,13 +101,14 @@ def prepare(experiment: Experiment) -> Prepared:
     return Prepared(mesh, model, optimizer)
 
 
-def open_feed(experiment: Experiment) -> Feed:
-    """The training feed, whose vocabularies fit the model.
+def open_feed(experiment: Experiment, prepared: Prepared) -> Feed:
+    """The training feed of this process's rows, whose vocabularies fit the model.
 
     Raises:
       UserError: it cannot be made, a vocabulary is larger than the model's table, or its batches
         have what the model does not take.
     """
+    share = own_share(batch_sharding(experiment.rules, prepared.mesh))
     with reported_as_user_error():
         if getattr(experiment.make_feed, "reads_seqio", False):
             register(experiment)
@@ -116,8 +117,8 @@ def open_feed(experiment: Experiment) -> Feed:
             task_feature_lengths=experiment.task_feature_lengths,
             batch_size=experiment.batch_size,
             seed=experiment.seed,
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
+            process_index=share.index,
+            process_count=share.count,
         )
     faults = [*vocabulary_faults(experiment, feed.vocabulary_sizes), *feature_faults(feed)]
     if faults:

@@ -10,6 +10,7 @@ from absl import logging
 
 from gshard_train import compilation_cache, config, state
 from gshard_train.checkpointing.checkpoint import Checkpointer
+from gshard_train.checkpointing.policy import Kept
 from gshard_train.data import Feed, to_mesh
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared, open_feed, prepare
@@ -21,6 +22,7 @@ from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
 from gshard_train.step import Step, batch_sharding, make_step
+from gshard_train.watchdog import EVALUATING, Limits, Watchdog
 
 if TYPE_CHECKING:
     from gshard_train.evaluation import Evaluation
@@ -31,13 +33,15 @@ def train(
     *,
     train_steps: int,
     checkpoint_period: int = 1000,
-    checkpoints_kept: int = 3,
+    checkpoints_kept: Kept | int = 3,
     log_period: int = 50,
     eval_period: int | None = None,
     evaluation: "Evaluation | None" = None,
     profile_steps: Sequence[int] = (),
     peak_flops_per_device: float | None = None,
     compilation_cache_dir: str | None = compilation_cache.DEFAULT_DIRECTORY,
+    silent_seconds: float = Limits.silent,
+    stuck_seconds: float = Limits.stuck,
     effective_config: str = "",
     dry_run: bool = False,
 ) -> int:
@@ -50,7 +54,7 @@ def train(
       experiment: what is trained on what.
       train_steps: updates in all, those before a resume included.
       checkpoint_period: steps between checkpoints; the last step always has one.
-      checkpoints_kept: how many of the newest stay.
+      checkpoints_kept: which stay, or how many of the newest.
       log_period: steps between lines in `metrics.jsonl`.
       eval_period: steps between evaluations; the last step has one too. None never evaluates.
       evaluation: what is evaluated then.
@@ -59,6 +63,9 @@ def train(
         bfloat16; the utilisation is reported where it is given.
       compilation_cache_dir: where compiled programs are kept for the next start, below the
         experiment's directory where it is relative; None for nowhere.
+      silent_seconds: of several processes, one that is not heard of for so long ends the others.
+      stuck_seconds: the same for one that does nothing for so long: makes no step, and neither
+        begins nor ends to compile, to save or to evaluate.
       effective_config: text that is kept as `config.gin` beside the checkpoints.
       dry_run: builds everything, the compiled step too, and neither trains nor writes anything.
 
@@ -71,28 +78,42 @@ def train(
     periods = {
         "TRAIN_STEPS": train_steps,
         "CHECKPOINT_PERIOD": checkpoint_period,
-        "checkpoints_kept": checkpoints_kept,
+        "checkpoints_kept": getattr(checkpoints_kept, "newest", checkpoints_kept),
         "log_period": log_period,
         "EVAL_PERIOD": eval_period,
     }
     faults = [
         *_faults(periods, evaluation, peak_flops_per_device),
+        *_limit_faults(silent_seconds=silent_seconds, stuck_seconds=stuck_seconds),
         *profiling.faults(profile_steps),
         *compilation_cache.faults(compilation_cache_dir),
     ]
     if faults:
         raise UserError(*faults)
+    kept = checkpoints_kept if isinstance(checkpoints_kept, Kept) else Kept(newest=checkpoints_kept)
+    if kept.best and (not eval_period or checkpoint_period % eval_period):
+        raise UserError(
+            f"Kept.best={kept.best} needs figures of every checkpoint: CHECKPOINT_PERIOD="
+            f"{checkpoint_period} has to be a multiple of EVAL_PERIOD={eval_period}"
+        )
     prepared = prepare(experiment)
     evaluation = evaluation if eval_period else None
     if dry_run:
         return _build(experiment, prepared, evaluation)
     with (
         compilation_cache.use(compilation_cache_dir, model_dir=experiment.model_dir),
-        contextlib.closing(open_feed(experiment)) as feed,
-        Checkpointer(experiment.model_dir, keep=checkpoints_kept) as checkpointer,
+        contextlib.closing(open_feed(experiment, prepared)) as feed,
+        Checkpointer(experiment.model_dir, keep=kept) as checkpointer,
         StopRequest() as stop,
+        Watchdog(
+            jax.process_index(),
+            jax.process_count(),
+            limits=Limits(silent_seconds, stuck_seconds),
+        ) as watchdog,
     ):
+        watchdog.tell(0, "reading what is held out")
         evaluate = evaluation.open(experiment, prepared) if evaluation else None
+        watchdog.tell(0, "restoring")
         train_state = _start(experiment, prepared, feed, checkpointer)
         step = int(train_state.step)
         if step >= train_steps:
@@ -118,10 +139,18 @@ def train(
             began=began,
         )
         profiler = Profiler(experiment.model_dir, profile_steps, start=step, total=train_steps)
+
+        def save(figures: Mapping[str, float]) -> None:
+            watchdog.tell(step, "saving")
+            with reporter.stall("checkpoint_stall_seconds"):
+                checkpointer.save(step, train_state, batches.get_state(), metrics=figures)
+
         with batches, reporter, profiler:
+            watchdog.tell(step, "compiling")
             with reporter.stall("compile_seconds"):
                 run_step = _compiled(experiment, prepared, train_state, batches.shapes())
             while step < train_steps and not stop.name:
+                watchdog.tell(step)
                 with watch.part("data"):
                     batch = next(batches)
                 step += 1
@@ -136,19 +165,27 @@ def train(
                 profiler.after(step, metrics)
                 reporter.add(step, metrics)
                 last = step == train_steps
-                if last or step % checkpoint_period == 0:
+                save_now = last or step % checkpoint_period == 0
+                evaluate_now = eval_period and (last or step % eval_period == 0)
+                if save_now or evaluate_now:
                     # First the numbers: a step that gives none leaves no checkpoint behind.
                     reporter.report()
-                    with reporter.stall("checkpoint_stall_seconds"):
-                        checkpointer.save(step, train_state, batches.get_state())
-                if evaluate and eval_period and (last or step % eval_period == 0):
-                    reporter.report()
+                figures: dict[str, float] = {}
+                if save_now and not kept.best:
+                    save(figures)
+                if evaluate and evaluate_now:
+                    watchdog.tell(step, EVALUATING)
                     with reporter.stall("evaluation_seconds"):
-                        reporter.add_figures(evaluate(step, train_state.params))
+                        figures = evaluate(step, train_state.params)
+                        reporter.add_figures(figures)
+                if save_now and kept.best:  # which of them are the best is known only now
+                    save(figures)
+                    kept.check(figures)
             if step < train_steps:
                 reporter.report()
-                checkpointer.save(step, train_state, batches.get_state())
+                save({})
             # Before the reporter closes, which may wait for TensorBoard's slow start.
+            watchdog.tell(step, "saving")
             checkpointer.wait()
     if step < train_steps:
         raise Interrupted(
@@ -176,6 +213,12 @@ def _faults(
         )
     if peak is not None and not (isinstance(peak, int | float) and peak > 0):
         yield f"peak_flops_per_device={peak!r} must be a number above 0, or None"
+
+
+def _limit_faults(**limits: float) -> Iterator[str]:
+    for name, seconds in limits.items():
+        if not isinstance(seconds, int | float) or seconds <= 0:
+            yield f"{name}={seconds!r} must be a number of seconds above 0"
 
 
 def _start(
@@ -228,7 +271,7 @@ def _build(experiment: Experiment, prepared: Prepared, evaluation: "Evaluation |
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
     shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
     with (
-        contextlib.closing(open_feed(experiment)) as feed,
+        contextlib.closing(open_feed(experiment, prepared)) as feed,
         Checkpointer(experiment.model_dir) as checkpointer,
     ):
         if (newest := checkpointer.latest_step()) is not None:

@@ -7,6 +7,7 @@ at and that it is alive; each looks at all of them.
 """
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gshard_train.errors import RESTART
 
+DONE, EVALUATING = "done", "evaluating"
 _KEY = "gshard_train/watchdog"
 _logger = logging.getLogger(__name__)
 
@@ -34,11 +36,12 @@ class Store(Protocol):
         ...
 
 
-class Limits(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Limits:
     """How long, in seconds, is too long."""
 
     silent: float = 45.0  # without a sign of life; below JAX's own 100
-    stuck: float = 900.0  # without anything done, be it a step, compiling, saving or evaluating
+    stuck: float = 900.0  # without anything begun or ended; ten times as long while it evaluates
 
 
 class Seen(NamedTuple):
@@ -69,7 +72,7 @@ class Watchdog:
         count: int,
         *,
         store: Store | None = None,
-        limits: Limits = Limits(),  # noqa: B008 (a tuple)
+        limits: Limits = Limits(),
         clock: Callable[[], float] = time.monotonic,
         end: Callable[[str], None] | None = None,
     ):
@@ -78,6 +81,7 @@ class Watchdog:
         self._end = end or _end
         self._beat = 0
         self._step, self._doing, self._since = 0, "starting", clock()
+        self._began = self._since
         self._heard: dict[int, tuple[int, float]] = {}  # last beat of each process, and when
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -87,11 +91,12 @@ class Watchdog:
             self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._closed.set()
         if self._store is not None:
             self._thread.join()
-            self.tell(self._step, "done")
+            # The others wait for one that failed: they miss it as they would a dead one.
+            self.tell(self._step, "failed" if error else DONE)
             with contextlib.suppress(Exception):  # the run is over, and process 0 may be gone
                 self._say()
 
@@ -108,16 +113,19 @@ class Watchdog:
                 self._heard[index] = (seen.beat, now)
         for index, seen in everyone.items():
             silent = now - self._heard[index][1]
-            if seen.doing != "done" and silent > self._limits.silent:
+            if seen.doing != DONE and silent > self._limits.silent:
                 return f"{_name(index, seen)} has not been heard of for {silent:.0f} s"
+        absent = sorted(set(range(self._count)) - set(everyone))
+        if absent and now - self._began > self._limits.stuck:
+            return f"process {absent[0]} has not been heard of since the start"
         waited = now - self._since
-        if waited > self._limits.stuck and self._doing != "done":
+        if waited > self._limits.stuck * (10 if self._doing == EVALUATING else 1):
             index, seen = min(everyone.items(), key=lambda item: item[1].step)
             return f"{_name(index, seen)} has done nothing for {waited:.0f} s"
         return None
 
     def _watch(self) -> None:
-        pause = min(self._limits) / 5
+        pause = min(self._limits.silent, self._limits.stuck) / 5
         while not self._closed.wait(pause):
             try:
                 said = self.look()

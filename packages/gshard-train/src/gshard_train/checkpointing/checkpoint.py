@@ -86,7 +86,7 @@ class Checkpointer:
                     _FEED: ocp.args.JsonSave(dict(feed_state)),
                 }
             ),
-            metrics=None if metrics is None else dict(metrics),
+            metrics=dict(metrics or {}),
             force=True,
         )
         self._sums.add(directory, committed=lambda: step in self._steps())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from orbax.checkpoint.checkpoint_managers import preservation_policy as policies
 
-from gshard_train.errors import UserError
+from gshard_train.errors import UserError, did_you_mean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,19 @@ class Kept:
             yield f"best={self.best} needs metric=, a figure such as 'eval/all/loss'"
         if self.metric and not self.best:
             yield f"metric={self.metric!r} needs best=, how many of the best to keep"
+
+    def check(self, metrics: Mapping[str, float]) -> None:
+        """Raises where these figures of a checkpoint lack the one that decides.
+
+        Raises:
+          UserError: naming those that there are.
+        """
+        if self.metric and self.metric not in metrics:
+            near = did_you_mean(self.metric, metrics) or "."
+            raise UserError(
+                f"Kept.metric={self.metric!r} is not among the figures of the evaluation{near} "
+                f"There are {', '.join(metrics)}. The checkpoint is saved"
+            )
 
     def goodness(self, metrics: Mapping[str, float] | None) -> float:
         """How good a checkpoint with these figures is; the higher the better."""
