@@ -10,7 +10,7 @@ import pytest
 
 from gshard_train.optimizer import adafactor, adam, lion, resolved, sgd
 from gshard_train.parameter_groups import learning_rate_of
-from gshard_train.schedule import warmup_linear
+from gshard_train.schedule import inverse_sqrt, warmup_linear
 
 PARAMS = {
     "encoder": {"attention": {"wq": jnp.array([1.0, -2.0])}, "norm": {"scale": jnp.array([3.0])}},
@@ -130,3 +130,37 @@ def test_numbers_outside_their_range_are_refused_together():
         sgd(1.0, momentum=2)
     with pytest.raises(ValueError, match=re.escape("lion: b2=-0.1 must be in [0, 1)")):
         lion(1.0, b2=-0.1)
+
+
+def test_of_several_learning_rates_the_first_is_told():
+    labels = {"encoder": "learning_rate", "output": "b"}
+    groups = {"learning_rate": adam(0.25), "b": sgd(warmup_linear(1.0, 10))}
+    optimizer = optax.multi_transform(groups, labels)
+
+    @jax.jit
+    def step(state):
+        return learning_rate_of(optimizer.update(GRADS, state, PARAMS)[1])
+
+    assert float(step(optimizer.init(PARAMS))) in (0.25, 0.0)
+    with_state = optax.inject_hyperparams(optax.sgd)(warmup_linear(1.0, 10)).init(PARAMS)
+    assert float(learning_rate_of(with_state)) == 0.0
+
+
+def test_functions_that_were_not_called_lack_their_brackets():
+    expected = re.escape(
+        "adam: learning_rate is a tree of names, so the optimizer itself was called with them; "
+        "call it with its own arguments: in gin OPTIMIZER = @adam(), with brackets"
+    )
+    with pytest.raises(ValueError, match=f"^{expected}$"):
+        resolved(adam, {"w": ("embed",)})
+    with pytest.raises(ValueError, match=r"gives no number for .* in gin @warmup_linear\(\), with"):
+        sgd(warmup_linear).init(PARAMS)
+    with pytest.raises(ValueError, match=r"gives no number for a step .* in gin @inverse_sqrt\(\)"):
+        jax.eval_shape(sgd(inverse_sqrt).init, PARAMS)
+    many = [0] * 99
+    expected = re.escape(
+        "sgd: weight_decay=sgd must be a number of at least 0; it is a function, so call it: in "
+        f"gin @sgd(), with brackets; clip_norm={str(many)[:57]}... must be a number above 0"
+    )
+    with pytest.raises(ValueError, match=f"^{expected}$"):
+        sgd(1.0, weight_decay=sgd, clip_norm=many)

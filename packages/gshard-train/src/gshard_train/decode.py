@@ -16,6 +16,7 @@ from gshard_train.decoding.hypotheses import EOS_ID as EOS_ID
 from gshard_train.decoding.hypotheses import Translations as Translations
 from gshard_train.decoding.sampling import sample
 from gshard_train.models.transformer import EncoderDecoder
+from gshard_train.ranges import is_number, is_whole
 
 # Logical names that vary, for `rules_scope`: whole sentences are encoded, then each position of
 # every hypothesis is decoded by itself.
@@ -48,9 +49,9 @@ class BeamSearch:
             raise ValueError("BeamSearch: " + "; ".join(faults))
 
     def _faults(self) -> Iterator[str]:
-        if not isinstance(self.beams, int) or self.beams < 1:
+        if not is_whole(self.beams, 1):
             yield f"beams={self.beams!r} must be an integer of at least 1"
-        if not _is_number(self.alpha) or not self.alpha >= 0:
+        if not is_number(self.alpha) or not self.alpha >= 0:
             yield f"alpha={self.alpha!r} must be at least 0"
         if self.kept not in (allowed := get_args(Kept)):
             yield f"kept={self.kept!r} must be one of {', '.join(allowed)}"
@@ -80,15 +81,15 @@ class Sampling:
             raise ValueError("Sampling: " + "; ".join(faults))
 
     def _faults(self) -> Iterator[str]:
-        if not _is_number(self.temperature) or not 0 <= self.temperature < float("inf"):
+        if not is_number(self.temperature) or not 0 <= self.temperature < float("inf"):
             yield f"temperature={self.temperature!r} must be a number of at least 0"
-        if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
+        if self.top_k is not None and not is_whole(self.top_k, 1):
             yield f"top_k={self.top_k!r} must be an integer of at least 1, or None for all tokens"
-        if self.top_p is not None and (not _is_number(self.top_p) or not 0 < self.top_p <= 1):
+        if self.top_p is not None and (not is_number(self.top_p) or not 0 < self.top_p <= 1):
             yield f"top_p={self.top_p!r} must lie in (0, 1], or be None for all tokens"
         if self.temperature == 0 and (self.top_k is not None or self.top_p is not None):
             yield "temperature=0 takes the likeliest token; leave top_k and top_p out"
-        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
+        if not is_whole(self.seed, 0) or self.seed >= 2**32:
             yield f"seed={self.seed!r} must be an integer from 0 to 2**32 - 1"
 
 
@@ -140,7 +141,3 @@ def translate(
         top_p=search.top_p,
         key_B=key_B,
     )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

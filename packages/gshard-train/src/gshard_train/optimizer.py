@@ -5,7 +5,7 @@ the names of parameters (`parameter_groups`): `weight_decay_by_name`, and
 `learning_rate_scale_by_name`, which is times the learning rate.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import optax
@@ -168,7 +168,12 @@ def _assembled(
 
 
 def _common_faults(learning_rate: Any, weight_decay: float, clip_norm: float | None):
-    if not callable(learning_rate):
+    if isinstance(learning_rate, Mapping):
+        yield (
+            "learning_rate is a tree of names, so the optimizer itself was called with them; call "
+            "it with its own arguments: in gin OPTIMIZER = @adam(), with brackets"
+        )
+    elif not callable(learning_rate):
         yield from not_negative(learning_rate=learning_rate)
     yield from not_negative(weight_decay=weight_decay)
     if clip_norm is not None:

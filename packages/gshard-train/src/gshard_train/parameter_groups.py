@@ -26,8 +26,11 @@ class RateState(NamedTuple):
 
 
 def learning_rate_of(opt_state: Any) -> Array | None:
-    """The learning rate that made this state; None where the optimizer does not keep it."""
-    return optax.tree_utils.tree_get(opt_state, "learning_rate", None)
+    """The learning rate that made this state, the first of several; None where none is kept."""
+    found = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
+    # Not what else may have that name, such as a label of `optax.multi_transform`.
+    rates = (value for _, value in found if isinstance(value, jax.Array) and value.ndim == 0)
+    return next(rates, None)
 
 
 def scale_by_rate(
@@ -37,7 +40,14 @@ def scale_by_rate(
     rate = learning_rate if callable(learning_rate) else optax.constant_schedule(learning_rate)
 
     def rate_at(step: Any) -> Array:
-        return jnp.asarray(rate(step), jnp.float32)
+        try:
+            return jnp.asarray(rate(step), jnp.float32)
+        except (TypeError, ValueError) as error:
+            name = getattr(rate, "__name__", type(rate).__name__)
+            raise ValueError(
+                f"learning_rate: {name} gives no number for a step ({error}); where it makes a "
+                f"schedule, call it: in gin @{name}(), with brackets"
+            ) from error
 
     def init(params: Any) -> RateState:
         _scales(params, scale_by_name)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import get_args
 
 import jax.numpy as jnp
 from jax.typing import DTypeLike
@@ -10,6 +10,7 @@ from jax.typing import DTypeLike
 from gshard_moe.gating import SecondExpert
 from gshard_moe.layer import Dispatch
 from gshard_train.models.remat import Remat, remat_fault
+from gshard_train.ranges import is_share, is_whole
 
 # As text or as JAX's types: gin files have only the text.
 DTYPES = ("float32", "bfloat16", "float64", jnp.float32, jnp.bfloat16, jnp.float64)
@@ -90,18 +91,18 @@ class TransformerConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             least = 0 if field.name == "num_experts" else 1
-            if field.type in (int, "int") and not _whole(value, least):
+            if field.type in (int, "int") and not is_whole(value, least):
                 yield f"{field.name}={value!r} must be an integer of at least {least}"
             elif field.name.endswith("coder_layers") and value % 2:
                 yield (
                     f"{field.name}={value} must be even: layers come in pairs, one with experts "
                     "and one dense"
                 )
-        if not _share(self.dropout_rate):
+        if not is_share(self.dropout_rate):
             yield f"dropout_rate={self.dropout_rate!r} must be a number in [0, 1)"
-        if (rate := self.attention_dropout_rate) is not None and not _share(rate):
+        if (rate := self.attention_dropout_rate) is not None and not is_share(rate):
             yield f"attention_dropout_rate={rate!r} must be a number in [0, 1), or None"
-        if (count := self.pipeline_microbatches) is not None and not _whole(count, 1):
+        if (count := self.pipeline_microbatches) is not None and not is_whole(count, 1):
             yield f"pipeline_microbatches={count!r} must be an integer of at least 1, or None"
         if fault := remat_fault(self.remat, self.num_experts):
             yield fault
@@ -110,11 +111,3 @@ class TransformerConfig:
                 yield f"{name}={value!r} must be one of {', '.join(allowed)}"
         if self.dtype not in DTYPES:
             yield f"dtype={self.dtype!r} must be float32, bfloat16 or (for tests) float64"
-
-
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _share(value: Any) -> bool:
-    return isinstance(value, float | int) and 0.0 <= value < 1.0
