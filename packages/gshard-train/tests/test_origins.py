@@ -136,3 +136,15 @@ def test_effective_text_has_only_what_has_an_effect_and_loads_again():
     again = config.load(["again.gin"], roots=ROOTS)
     assert again.text == loaded.text
     assert again.call("origin_fake.run") == (("adafactor", 0.1, 0.8), 9)
+
+
+def test_a_flag_for_what_was_replaced_is_refused():
+    said = faults(
+        "RATE = 0.2",
+        text="RATE = 0.1\nwork.adafactor.rate = %RATE\nOTHER = @work.adafactor()\n"
+        "work.run.optimizer = %OTHER\nwork.run.optimizer = %OPTIMIZER\n",
+    )
+    assert said == [
+        "RATE (--gin.RATE=0.2) has no effect, since a later file or flag replaces what uses it: "
+        "work.adafactor.rate (more.gin:2) is not called; remove it, or set what replaces it",
+    ]

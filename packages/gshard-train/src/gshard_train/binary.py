@@ -61,7 +61,8 @@ def run(
         except errors.UserError as error:
             return _report(program, error)
         except KeyboardInterrupt as interruption:
-            print(f"{program}: {interruption or 'interrupted'}", file=sys.stderr)
+            said = str(interruption) or "interrupted; nothing was lost that was on disk"
+            print(f"{program}: {said}", file=sys.stderr)
             return INTERRUPTED
         return 0
 

@@ -5,6 +5,7 @@ A gin file fills it in; `prepare` checks all of it at once before any device hol
 
 import dataclasses
 import importlib
+import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -138,10 +139,7 @@ def register(experiment: Experiment) -> None:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"MIXTURE_OR_TASK_MODULE={name!r} cannot be imported ({error}); install the package "
-            "that has it or name another module"
-        ) from error
+        raise UserError(_missing_module(name, str(error))) from error
 
 
 def vocabulary_faults(experiment: Experiment, sizes: Mapping[str, int]) -> Iterator[str]:
@@ -196,10 +194,39 @@ def _value_faults(experiment: Experiment) -> Iterator[str]:
                 f"model's max_length={experiment.model.max_length}"
             )
     yield from counts(batch_size=experiment.batch_size, microbatches=experiment.microbatches)
+    if (module := experiment.mixture_or_task_module) and not _module_exists(module):
+        yield _missing_module(module, "there is no such module")
+
+
+def _module_exists(name: str) -> bool:
+    """Whether a module can be found; of its own code nothing is run."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _missing_module(name: str, why: str) -> str:
+    return (
+        f"MIXTURE_OR_TASK_MODULE={name!r} cannot be imported ({why}); install the package that has "
+        "it or name another module"
+    )
 
 
 def _directory_faults(model_dir: str) -> Iterator[str]:
     """Why a run could not write here."""
+    if "://" in model_dir:
+        yield (
+            f"MODEL_DIR={model_dir!r} is a URL, and a run writes to directories; mount the bucket "
+            "and give the directory"
+        )
+        return
+    if model_dir.startswith("~"):
+        yield (
+            f"MODEL_DIR={model_dir!r} would be a directory named ~: the shell does not replace it "
+            f"inside quotes; write {os.path.expanduser(model_dir)!r}"
+        )
+        return
     path = Path(model_dir).absolute()
     there = next(p for p in (path, *path.parents) if p.exists())
     if not there.is_dir():

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from types import FrameType
 
 import jax
@@ -49,3 +50,6 @@ class StopRequest:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.name = signal.Signals(number).name
+        # Not through logging, whose locks the interrupted code may hold.
+        said = f"\n{self.name}: stopping after this step, with a checkpoint; again to end at once\n"
+        os.write(sys.stderr.fileno(), said.encode())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from jax.sharding import Mesh
 
 from gshard_annotate.checks import axes_size, axes_tuple
+from gshard_train.errors import did_you_mean
 from gshard_train.models.pipeline import pipeline_faults
 from gshard_train.state import offload_fault
 
@@ -19,9 +20,13 @@ def mesh_faults(experiment: "Experiment", mesh: Mesh) -> Iterator[str]:
     named = list(dict.fromkeys(axis for _, axes in rules.pairs for axis in axes_tuple(axes)))
     needed = [axis for axis in named if axis not in rules.optional_axes]
     if lacking := [axis for axis in needed if axis not in sizes]:
+        unknown = [axis for axis in sizes if axis not in named]
+        near = "".join(
+            did_you_mean(axis, lacking).replace("?", f" for {axis}?") for axis in unknown
+        )
         yield (
-            f"the mesh has the axes {', '.join(sizes)} and lacks {' and '.join(lacking)}; give "
-            "size 1 to an axis that is not used"
+            f"the mesh has the axes {', '.join(sizes)} and lacks {' and '.join(lacking)}"
+            f"{near or '; give size 1 to an axis that is not used'}"
         )
         return
     for axis, size in sizes.items():

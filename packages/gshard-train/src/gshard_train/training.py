@@ -12,7 +12,7 @@ from gshard_train import compilation_cache, config, state
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.data import Feed, to_mesh
-from gshard_train.errors import UserError
+from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment, Prepared, open_feed, prepare
 from gshard_train.interruption import Interrupted, StopRequest
 from gshard_train.monitoring import profiling
@@ -111,6 +111,8 @@ def train(
             limits=Limits(silent_seconds, stuck_seconds),
         ) as watchdog,
     ):
+        if evaluation:
+            logging.info("Reading what is evaluated.")
         watchdog.tell(0, "reading what is held out")
         evaluate = evaluation.open(experiment, prepared) if evaluation else None
         watchdog.tell(0, "restoring")
@@ -123,7 +125,8 @@ def train(
             logging.info(
                 "The configuration, which %s keeps:\n%s", config.SAVED_NAME, effective_config
             )
-            config.save(effective_config, experiment.model_dir)
+            with reported_as_user_error():
+                config.save(effective_config, experiment.model_dir)
         logging.info("What is trained:\n%s", overview(experiment, prepared, train_state))
         watch = Stopwatch()
         batches = Prefetch(feed, batch_sharding(experiment.rules, prepared.mesh))
@@ -147,6 +150,7 @@ def train(
 
         with batches, reporter, profiler:
             watchdog.tell(step, "compiling")
+            logging.info("Compiling the step.")
             with reporter.stall("compile_seconds"):
                 run_step = _compiled(experiment, prepared, train_state, batches.shapes())
             while step < train_steps and not stop.name:
@@ -192,6 +196,7 @@ def train(
             f"{stop.name}: stopped at step {step} of {train_steps}, whose checkpoint is in "
             f"{experiment.path('checkpoints')}; run the same command again to go on"
         )
+    logging.info("Trained to step %d; everything is in %s.", step, experiment.model_dir)
     return step
 
 

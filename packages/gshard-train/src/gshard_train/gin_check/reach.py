@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from gshard_train.errors import did_you_mean
 from gshard_train.gin_check.names import BUILTIN, Names, Target
 from gshard_train.gin_check.parameters import Bound, parameter_names
-from gshard_train.gin_check.statements import Binding, Macro, Reference, Statements, references
+from gshard_train.gin_check.statements import (
+    FLAGS,
+    REQUIRED,
+    Binding,
+    Macro,
+    Reference,
+    Statements,
+    references,
+)
 
 
 def unreached(
@@ -35,6 +43,24 @@ def unreached(
             yield (
                 f"{binding.name} ({binding.origin}) has no effect: nothing is called in the scope "
                 f"'{unknown[0]}'{did_you_mean(unknown[0], scopes)}"
+            )
+
+
+def replaced(
+    statements: Statements, names: Names, bound: Bound, roots: Collection[str]
+) -> Iterator[str]:
+    """A message for each macro of a flag whose every use belongs to something that was replaced."""
+    macros, _ = effective(statements, names, bound, roots)
+    if not _bound_roots(bound, roots):
+        return
+    required = {each.macro for each in statements.bindings if each.value == Macro(REQUIRED)}
+    for name, binding in statements.final_macros().items():
+        if binding.source == FLAGS and name not in macros and name not in required:
+            users = [b for b in statements.bindings if Macro(name) in references(b.value)]
+            where = f": {users[-1].name} ({users[-1].origin}) is not called" if users else ""
+            yield (
+                f"{name} ({binding.origin}) has no effect, since a later file or flag replaces "
+                f"what uses it{where}; remove it, or set what replaces it"
             )
 
 

@@ -53,6 +53,7 @@ def resolve(statements: Statements, roots: Collection[str] = ()) -> Resolved:
         faults += parameters.still_required(bound)
         faults += values.wrong(bound, statements.final_macros())
         faults += reach.unreached(statements, names, bound, roots)
+        faults += reach.replaced(statements, names, bound, roots)
     if faults:
         raise UserError(*dict.fromkeys(faults))
     rendered = text.render(

@@ -52,7 +52,10 @@ class Progress:
 
     def update(self, step: int, scalars: Mapping[str, float]) -> None:
         """Takes in the figures of `step`: `loss`, `tokens_per_second`, `utilisation` and others."""
-        self._measure(step)
+        if "step_seconds" in scalars:  # without compiling, saving and evaluating
+            self._step_seconds = scalars["step_seconds"]
+        else:
+            self._measure(step)
         figures = "   ".join(self._figures(step, scalars))
         if self._bar:
             self._bar.show(step, figures)
