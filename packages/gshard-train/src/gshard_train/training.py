@@ -56,7 +56,8 @@ def train(
       checkpoint_period: steps between checkpoints; the last step always has one.
       checkpoints_kept: which stay, or how many of the newest.
       log_period: steps between lines in `metrics.jsonl`.
-      eval_period: steps between evaluations; the last step has one too. None never evaluates.
+      eval_period: steps between evaluations; the last step has one too. None never evaluates. One
+        that the run is killed in is left to `gshard-eval`: its step's checkpoint is there already.
       evaluation: what is evaluated then.
       profile_steps: first and last step of a profile, such as (10, 15); empty for none.
       peak_flops_per_device: what one device could do in a second, such as 197e12 for a TPU v5e in
@@ -129,26 +130,29 @@ def train(
                 config.save(effective_config, experiment.model_dir)
         logging.info("What is trained:\n%s", overview(experiment, prepared, train_state))
         watch = Stopwatch()
-        batches = Prefetch(feed, batch_sharding(experiment.rules, prepared.mesh))
-        reporter = Reporter(
-            experiment,
-            prepared,
-            start=step,
-            total=train_steps,
-            log_period=log_period,
-            watch=watch,
-            peak_flops_per_device=peak_flops_per_device,
-            repeated_share=lambda: _repeated_share(feed, batches.get_state()),
-            began=began,
-        )
-        profiler = Profiler(experiment.model_dir, profile_steps, start=step, total=train_steps)
+        with (
+            Prefetch(feed, batch_sharding(experiment.rules, prepared.mesh)) as batches,
+            Reporter(
+                experiment,
+                prepared,
+                start=step,
+                total=train_steps,
+                log_period=log_period,
+                watch=watch,
+                peak_flops_per_device=peak_flops_per_device,
+                repeated_share=lambda: _repeated_share(feed, batches.get_state()),
+                began=began,
+            ) as reporter,
+            Profiler(
+                experiment.model_dir, profile_steps, start=step, total=train_steps
+            ) as profiler,
+        ):
 
-        def save(figures: Mapping[str, float]) -> None:
-            watchdog.tell(step, "saving")
-            with reporter.stall("checkpoint_stall_seconds"):
-                checkpointer.save(step, train_state, batches.get_state(), metrics=figures)
+            def save(figures: Mapping[str, float]) -> None:
+                watchdog.tell(step, "saving")
+                with reporter.stall("checkpoint_stall_seconds"):
+                    checkpointer.save(step, train_state, batches.get_state(), metrics=figures)
 
-        with batches, reporter, profiler:
             watchdog.tell(step, "compiling")
             logging.info("Compiling the step.")
             with reporter.stall("compile_seconds"):

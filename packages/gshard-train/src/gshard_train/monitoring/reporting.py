@@ -1,7 +1,7 @@
 """What a run tells while it runs: a line of progress, `metrics.jsonl` and TensorBoard.
 
-Nothing here waits for the step that the devices are at: a step's figures are read when the next
-one has been handed to them.
+With one host nothing here waits for the step that the devices are at: a step's figures are read
+when the next one has been handed to them.
 """
 
 import contextlib
@@ -160,6 +160,9 @@ class Reporter:
         stalls, self._stalls = self._stalls, {}
         seconds = max(lap.seconds, 1e-9)
         own_seconds = max(seconds - lap.parts.get("devices", 0.0), 0.0)
+        # With several hosts this waits for the step that the devices are at.
+        with self._watch.part("devices"):
+            slowest = hosts.slowest(own_seconds / steps)
         flops = self._flops(counts, steps) / seconds / self._devices
         tokens = counts["source_tokens"] + counts["target_tokens"]
         return {
@@ -174,7 +177,7 @@ class Reporter:
             **({"utilisation": flops / self._peak} if self._peak else {}),
             "data_wait_share": lap.parts.get("data", 0.0) / seconds,
             **stalls,
-            **hosts.slowest(own_seconds / steps),
+            **slowest,
         }
 
     def _flops(self, counts: Mapping[str, Any], steps: int) -> float:
