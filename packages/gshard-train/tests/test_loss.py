@@ -50,7 +50,7 @@ def test_z_is_the_squared_log_sum_of_the_logits():
     np.testing.assert_allclose(found.log_z_BL, np.log(np.exp(LOGITS_BLV).sum(-1)), rtol=1e-6)
 
 
-MASK_BL = np.array([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
+WEIGHT_BL = np.array([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], np.float32)
 
 
 @pytest.mark.parametrize(
@@ -64,19 +64,33 @@ MASK_BL = np.array([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
     ],
 )
 def test_shares_of_tokens_are_those_of_t5x_s_normalisation(factor, expected):
-    np.testing.assert_allclose(loss_shares(MASK_BL, factor), expected, rtol=1e-6)
+    np.testing.assert_allclose(loss_shares(WEIGHT_BL, factor), expected, rtol=1e-6)
 
 
 def test_sequences_packed_into_a_row_count_one_by_one():
-    mask_BL = np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 0]], bool)
+    weight_BL = np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 0]], np.float32)
     segment_BL = np.array([[1, 1, 1, 2, 0], [1, 1, 1, 1, 0]])
     expected = [[1 / 6, 1 / 6, 0, 1 / 3, 0], [1 / 12, 1 / 12, 1 / 12, 1 / 12, 0]]
-    found = loss_shares(mask_BL, "AVERAGE_PER_SEQUENCE", segment_BL)
+    found = loss_shares(weight_BL, "AVERAGE_PER_SEQUENCE", segment_BL)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [
+        (None, [[0.5, 0.25, 0], [0, 0.125, 0]]),
+        ("NUM_REAL_TARGET_TOKENS", [[4 / 7, 2 / 7, 0], [0, 1 / 7, 0]]),
+        ("NUM_TOTAL_TARGET_TOKENS", [[1 / 12, 1 / 24, 0], [0, 1 / 48, 0]]),
+        ("AVERAGE_PER_SEQUENCE", [[1 / 3, 1 / 6, 0], [0, 1 / 2, 0]]),
+    ],
+)
+def test_shares_of_parts_of_tokens_are_t5x_s_too(factor, expected):
+    weight_BL = np.array([[0.5, 0.25, 0], [0, 0.125, 0]], np.float32)
+    np.testing.assert_allclose(loss_shares(weight_BL, factor), expected, rtol=1e-6)
+
+
 def test_a_batch_without_targets_has_shares_of_0():
-    none_BL = np.zeros((2, 3), bool)
+    none_BL = np.zeros((2, 3), np.float32)
     for factor in (*NORMALIZERS, None, 2.0):
         np.testing.assert_array_equal(loss_shares(none_BL, factor), none_BL)
 

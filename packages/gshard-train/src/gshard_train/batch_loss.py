@@ -1,5 +1,6 @@
 """The loss and the metrics of a global batch, whole or in parts that add up.
 
+Target tokens are those that are no padding; how much each counts is its `decoder_loss_weights`.
 Axes: B batch, L target length.
 """
 
@@ -9,12 +10,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gshard_annotate import annotate
 from gshard_moe import MoEOutput
 from gshard_moe.statistics import Statistics, summary
-from gshard_train.loss import CrossEntropy, LossConfig, cross_entropy, loss_shares
+from gshard_train.loss import CrossEntropy, LossConfig, cross_entropy, divisor, loss_shares
 from gshard_train.models.packing import packing_of
 from gshard_train.models.transformer import PAD_ID
 from gshard_train.state import Model, Params
@@ -28,16 +29,17 @@ class Totals(NamedTuple):
 
     share_BL: Float[Array, "B L"]  # how much of each target token's loss counts; of the part's rows
     scale: Float[Array, ""]  # the sum of all shares: 1 for a mean over tokens
+    weight: Float[Array, ""]  # the sum of all weights, the number of target tokens if these are 1
     source_tokens: Int[Array, ""]
     target_tokens: Int[Array, ""]
-    sequences: Int[Array, ""]  # rows with a target token
+    sequences: Int[Array, ""]  # with a target token; packed, several a row
 
 
 class Sums(NamedTuple):
     """What adds up over the parts of a batch; `metrics_of` makes metrics of it."""
 
     total: Float[Array, ""]  # of the loss to minimise
-    nats: Float[Array, ""]  # cross-entropy over target tokens
+    nats: Float[Array, ""]  # cross-entropy over target tokens, weighted as the next two are
     correct: Float[Array, ""]
     squared_log_z: Float[Array, ""]
     balance: Float[Array, " layers"] | None  # parts of the batch's means; None for a dense model
@@ -50,8 +52,8 @@ def total_loss(
 ) -> tuple[Array, Metrics]:
     """The loss to minimise, and the metrics of the batch; without a key as in evaluation.
 
-    The cross-entropy is a mean over all target tokens of the global batch, and the balance loss a
-    mean over groups and layers: neither changes with the number of devices.
+    The cross-entropy is a weighted mean over all target tokens of the global batch, and the balance
+    loss a mean over groups and layers: neither changes with the number of devices.
     """
     totals = totals_of(batch, loss)
     total, sums = loss_of_part(params, model, loss, batch, totals, key)
@@ -60,14 +62,16 @@ def total_loss(
 
 def totals_of(batch: Batch, loss: LossConfig) -> Totals:
     """What the loss of any part of this global batch is measured by."""
-    mask_BL = batch["decoder_loss_weights"] > 0
-    share_BL = loss_shares(mask_BL, loss.loss_normalizing_factor, batch.get("decoder_segment_ids"))
+    weight_BL, mask_BL = _weights(batch), batch["decoder_target_tokens"] != PAD_ID
+    segment_BL = batch.get("decoder_segment_ids")
+    share_BL = loss_shares(weight_BL, loss.loss_normalizing_factor, segment_BL)
     return Totals(
         share_BL=share_BL,
         scale=share_BL.sum(),
+        weight=divisor(weight_BL.sum()),
         source_tokens=(batch["encoder_input_tokens"] != PAD_ID).sum(),
         target_tokens=jnp.maximum(mask_BL.sum(), 1),
-        sequences=mask_BL.any(axis=1).sum(),
+        sequences=_sequences(mask_BL, segment_BL),
     )
 
 
@@ -91,7 +95,8 @@ def loss_of_part(
       key: of the step; None for evaluation.
       microbatch: (m, M): the rows are the m-th of M blocks of the batch.
     """
-    mask_BL = annotate(batch["decoder_loss_weights"] > 0, "batch", "target_length")
+    mask_BL = annotate(batch["decoder_target_tokens"] != PAD_ID, "batch", "target_length")
+    weight_BL = annotate(_weights(batch), "batch", "target_length")
     logits_BLV, output = model.merge(params)(
         batch["encoder_input_tokens"],
         batch["decoder_input_tokens"],
@@ -101,9 +106,9 @@ def loss_of_part(
         microbatch=microbatch,
     )
     entropy = cross_entropy(logits_BLV, batch["decoder_target_tokens"], loss.label_smoothing)
-    sums = _sums(entropy, mask_BL, None if output is None else _of_batch(output, model, totals))
+    sums = _sums(entropy, weight_BL, None if output is None else _of_batch(output, model, totals))
     per_token_BL = entropy.smoothed_BL + loss.z_weight * jnp.square(entropy.log_z_BL)
-    total = jnp.where(mask_BL, totals.share_BL * per_token_BL, 0.0).sum()
+    total = jnp.where(weight_BL > 0, totals.share_BL * per_token_BL, 0.0).sum()
     if sums.balance is not None and sums.router_z is not None:
         auxiliary = loss.balance_weight * sums.balance + loss.router_z_weight * sums.router_z
         total += totals.scale * auxiliary.mean()
@@ -117,9 +122,9 @@ def metrics_of(sums: Sums, totals: Totals) -> Metrics:
     are reported without their weights, and `total_loss` is what is minimised.
     """
     metrics = {
-        "loss": sums.nats / totals.target_tokens,
-        "accuracy": sums.correct / totals.target_tokens,
-        "z_loss": sums.squared_log_z / totals.target_tokens,
+        "loss": sums.nats / totals.weight,
+        "accuracy": sums.correct / totals.weight,
+        "z_loss": sums.squared_log_z / totals.weight,
         "total_loss": sums.total,
         "source_tokens": totals.source_tokens,
         "target_tokens": totals.target_tokens,
@@ -135,9 +140,23 @@ def metrics_of(sums: Sums, totals: Totals) -> Metrics:
     }
 
 
-def _sums(entropy: CrossEntropy, mask_BL: Array, output: MoEOutput | None) -> Sums:
+def _weights(batch: Batch) -> Float[Array, "B L"]:
+    return jnp.maximum(batch["decoder_loss_weights"], 0).astype(jnp.float32)
+
+
+def _sequences(mask_BL: Bool[Array, "B L"], segment_BL: Int[Array, "B L"] | None) -> Int[Array, ""]:
+    """How many sequences have a target token."""
+    if segment_BL is None:
+        return mask_BL.any(axis=1).sum()
+    # Sorted, the tokens of a segment lie beside each other; what is no target comes first.
+    sorted_BL = jnp.sort(jnp.where(mask_BL, segment_BL, -1), axis=1)
+    before_BL = jnp.pad(sorted_BL, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
+    return (sorted_BL != before_BL).sum()
+
+
+def _sums(entropy: CrossEntropy, weight_BL: Array, output: MoEOutput | None) -> Sums:
     def over_tokens(values_BL: Array) -> Array:
-        return jnp.where(mask_BL, values_BL, 0.0).sum()
+        return jnp.where(weight_BL > 0, weight_BL * values_BL, 0.0).sum()
 
     return Sums(
         total=jnp.zeros(()),

@@ -35,9 +35,10 @@ class LossConfig:
       router_z_weight: times the mean over MoE layers of the squared log-sum of router logits.
       z_weight: times the squared log-sum of output logits; its authors' code has 1e-4.
       loss_normalizing_factor: T5X's LOSS_NORMALIZING_FACTOR. "NUM_REAL_TARGET_TOKENS" divides the
-        sum over target tokens by their number, "NUM_TOTAL_TARGET_TOKENS" by that of all target
-        positions, a number by that number, None by nothing; "AVERAGE_PER_SEQUENCE" takes the mean
-        over sequences of each one's mean.
+        weighted sum over target tokens by the sum of their weights, which is their number where
+        these are 1; "NUM_TOTAL_TARGET_TOKENS" by the number of target positions, a number by that
+        number, None by nothing; "AVERAGE_PER_SEQUENCE" takes the mean over sequences of each
+        one's mean.
     """
 
     label_smoothing: float = 0.1
@@ -83,38 +84,42 @@ def cross_entropy(
 
 
 def loss_shares(
-    mask_BL: Bool[Array, "B L"],
+    weight_BL: Float[Array, "B L"],
     factor: float | str | None,
     segment_BL: Int[Array, "B L"] | None = None,
 ) -> Float[Array, "B L"]:
     """How much of each token's loss counts in the loss of a whole global batch.
 
     Args:
-      mask_BL: True at target tokens.
+      weight_BL: of target tokens, at least 0; 1 for a token that counts in full.
       factor: see `LossConfig.loss_normalizing_factor`.
       segment_BL: which sequence of its row a token belongs to; None for one sequence a row.
     """
-    share_BL = mask_BL.astype(jnp.float32)
     if factor is None:
-        return share_BL
+        return weight_BL
     if not isinstance(factor, str):
-        return share_BL / factor
+        return weight_BL / factor
     if factor == "NUM_TOTAL_TARGET_TOKENS":
-        return share_BL / mask_BL.size
+        return weight_BL / weight_BL.size
     if factor == "AVERAGE_PER_SEQUENCE":
-        share_BL /= jnp.maximum(_sequence_lengths(share_BL, segment_BL), 1)
+        weight_BL /= divisor(_sequence_weights(weight_BL, segment_BL))
     # Of sequences it is their number up to rounding.
-    return share_BL / jnp.maximum(share_BL.sum(), 1)
+    return weight_BL / divisor(weight_BL.sum())
 
 
-def _sequence_lengths(
-    mask_BL: Float[Array, "B L"], segment_BL: Int[Array, "B L"] | None
+def divisor(sum_of_weights: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+    """Sums of weights to divide by: 1 where nothing counts."""
+    return jnp.where(sum_of_weights > 0, sum_of_weights, 1.0)
+
+
+def _sequence_weights(
+    weight_BL: Float[Array, "B L"], segment_BL: Int[Array, "B L"] | None
 ) -> Float[Array, "B _"]:
-    """How many target tokens the sequence of each position has."""
+    """The sum of the weights of each position's sequence."""
     if segment_BL is None:
-        return mask_BL.sum(axis=1, keepdims=True)
+        return weight_BL.sum(axis=1, keepdims=True)
     same_BLL = segment_BL[:, :, None] == segment_BL[:, None, :]
-    return jnp.where(same_BLL, mask_BL[:, None, :], 0.0).sum(axis=2)
+    return jnp.where(same_BLL, weight_BL[:, None, :], 0.0).sum(axis=2)
 
 
 def _factor_faults(factor: Any) -> Iterator[str]:
