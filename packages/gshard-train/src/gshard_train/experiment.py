@@ -102,6 +102,16 @@ def prepare(experiment: Experiment) -> Prepared:
     return Prepared(mesh, model, optimizer)
 
 
+def for_reading(experiment: Experiment, batch_size: int) -> Experiment:
+    """The experiment for what only reads its parameters, with batches of `batch_size`.
+
+    What training alone has does not count: microbatches and where the optimizer's state lies.
+    """
+    return dataclasses.replace(
+        experiment, batch_size=batch_size, microbatches=1, offload_optimizer=False
+    )
+
+
 def open_feed(experiment: Experiment, prepared: Prepared) -> Feed:
     """The training feed of this process's rows, whose vocabularies fit the model.
 
@@ -136,6 +146,7 @@ def register(experiment: Experiment) -> None:
     """
     if not (name := experiment.mixture_or_task_module):
         return
+    tensorflow_devices.hide_gpus()
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
