@@ -10,7 +10,9 @@ import pytest
 from gshard_annotate import DEFAULT_RULES, make_mesh
 from gshard_train import state
 from gshard_train.decode import BeamSearch, Sampling
+from gshard_train.decoding import fingerprint
 from gshard_train.decoding.decoder import Decoder, widths
+from gshard_train.decoding.fingerprint import digest
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, prepare
 from gshard_train.measuring.held_out import Example
@@ -157,5 +159,30 @@ def test_what_cannot_be_decoded_is_said_before(alone, mesh, tiny):
         alone[0].plan([*sentences(2), long])
     experiment = experiment_on(mesh, dataclasses.replace(tiny, num_groups=24), batch_size=24)
     prepared = prepare(experiment)
-    with pytest.raises(UserError, match=r"batch_size=32 cannot be divided by 24.*use 24 or 48"):
+    expected = (
+        "decoding's batch_size=32 cannot be divided by the 24 parts of mesh (8 parts) and "
+        "num_groups=24 together (32 % 24 = 8); use 24 or 48"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(expected)}$"):
         Decoder(experiment, prepared, BeamSearch(), batch_size=32)
+
+
+def test_a_digest_knows_bits_and_places_on_any_devices(params, mesh, one_device, tiny):
+    table_VM = params["output"]
+    found = {digest({"output": array}) for array in (table_VM, table_VM[::-1], table_VM[:, ::-1])}
+    changed = table_VM.copy()
+    changed[3, 4] = np.nextafter(changed[3, 4], 9)
+    found |= {digest({"output": changed}), digest({"output": table_VM.astype(np.float16)})}
+    assert len(found) == 5
+    of_devices = [
+        digest(decoder_and_params(each, tiny, params, BeamSearch())[1])
+        for each in (mesh, one_device)
+    ]
+    assert of_devices[0] == of_devices[1]
+
+
+def test_a_digest_of_the_next_checkpoint_compiles_nothing(params):
+    digest(params)
+    before = fingerprint._sums._cache_size()
+    digest(jax.tree.map(lambda leaf: leaf + 1, params))
+    assert fingerprint._sums._cache_size() == before

@@ -47,6 +47,15 @@ def mesh_faults(experiment: "Experiment", mesh: Mesh) -> Iterator[str]:
         yield fault
 
 
+def indivisible(name: str, value: int, parts: int, what: str) -> str:
+    """The sentence for a number that is no multiple of its parts, with the nearest that are."""
+    near = sorted({max(parts, value // parts * parts), -(-max(value, 1) // parts) * parts})
+    return (
+        f"{name}={value} cannot be divided by the {parts} parts of {what} "
+        f"({value} % {parts} = {value % parts}); use {' or '.join(map(str, near))}"
+    )
+
+
 def _indivisible_numbers(experiment: "Experiment", mesh: Mesh) -> Iterator[str]:
     known, said = {name for name, _ in experiment.rules.pairs}, set()
     grid = " x ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
@@ -61,10 +70,10 @@ def _indivisible_numbers(experiment: "Experiment", mesh: Mesh) -> Iterator[str]:
             what = f"mesh axes {', '.join(map(repr, axes))}"
         if value % parts and (name, parts) not in said:
             said.add((name, parts))
-            yield _indivisible(name, value, parts, what)
+            yield indivisible(name, value, parts, what)
     batch, groups = experiment.batch_size, experiment.model.num_groups
     if experiment.model.num_experts and batch % groups:
-        yield _indivisible("batch_size", batch, groups, "num_groups")
+        yield indivisible("batch_size", batch, groups, "num_groups")
 
 
 def _numbers(experiment: "Experiment") -> Iterator[tuple[str, str, int]]:
@@ -83,11 +92,3 @@ def _numbers(experiment: "Experiment") -> Iterator[tuple[str, str, int]]:
         yield "embed", "expert_embed", model.embed
         yield "mlp", "expert_mlp", model.mlp
         yield "num_groups", "group", model.num_groups
-
-
-def _indivisible(name: str, value: int, parts: int, what: str) -> str:
-    near = sorted({max(parts, value // parts * parts), -(-value // parts) * parts})
-    return (
-        f"{name}={value} cannot be divided by the {parts} parts of {what} "
-        f"({value} % {parts} = {value % parts}); use {' or '.join(map(str, near))}"
-    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jax
+import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
@@ -107,3 +108,8 @@ def make_step(
 def batch_sharding(rules: Rules, mesh: Mesh) -> NamedSharding:
     """Where the arrays of a batch lie: [B, L], split over the batch."""
     return NamedSharding(mesh, rules.spec(("batch", "length"), mesh=mesh))
+
+
+def whole_to_mesh(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """The global array of rows that every process has all of."""
+    return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])

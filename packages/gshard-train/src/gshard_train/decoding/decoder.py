@@ -20,7 +20,8 @@ from gshard_train.decoding.progress import DecodingProgress
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared
 from gshard_train.measuring.held_out import Example
-from gshard_train.step import batch_sharding
+from gshard_train.mesh_faults import indivisible
+from gshard_train.step import batch_sharding, whole_to_mesh
 
 # Sources are padded to one of few widths, each half of the next: a program each.
 LEAST_WIDTH = 16
@@ -169,7 +170,9 @@ class Decoder:
             source_BT[row, : len(tokens_T)] = tokens_T
             number_B[row] = numbers[place]
         return self._run(
-            params, _to_mesh(source_BT, self._sharding), _to_mesh(number_B, self._sharding_B)
+            params,
+            whole_to_mesh(source_BT, self._sharding),
+            whole_to_mesh(number_B, self._sharding_B),
         )
 
     def _program(self, experiment: Experiment, prepared: Prepared):
@@ -218,18 +221,9 @@ def _batch_fault(batch_size: int, prepared: Prepared, sharding: NamedSharding) -
     parts = math.lcm(shards, config.num_groups if config.num_experts else 1)
     if batch_size >= 1 and batch_size % parts == 0:
         return ""
-    near = sorted(
-        {max(parts, batch_size // parts * parts), -(-max(1, batch_size) // parts) * parts}
-    )
-    return (
-        f"decoding's batch_size={batch_size} cannot be divided by {parts}, what the {shards} parts "
-        f"of the mesh and num_groups={config.num_groups} need; use {' or '.join(map(str, near))}"
-    )
-
-
-def _to_mesh(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
-    """The global array of rows that every process has."""
-    return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
+    groups = f" and num_groups={config.num_groups} together" if config.num_experts else ""
+    what = f"mesh ({shards} parts){groups}"
+    return indivisible("decoding's batch_size", batch_size, parts, what)
 
 
 def _fetch(batch: Batch, started: Translations) -> Mapping[int, Hypothesis]:

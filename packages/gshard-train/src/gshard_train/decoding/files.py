@@ -42,6 +42,8 @@ def write_split(
     """
     new = being_written(directory)
     new.mkdir(parents=True, exist_ok=True)
+    for stale in new.glob("*.jsonl"):  # of a run that was stopped here, maybe with other tasks
+        stale.unlink()
     place = 0
     for task in tasks:
         with (new / f"{task.task}.jsonl").open("w", encoding="utf-8") as file:

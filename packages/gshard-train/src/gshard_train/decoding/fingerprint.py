@@ -38,21 +38,34 @@ def fingerprint(
 
 
 def digest(params: state.Params) -> str:
-    """A few letters that change with any bit of any parameter, the same on any devices.
+    """A few letters that change with any bit or place of any parameter, the same on any devices.
 
     Each array's bits are summed as integers, which no order of adding changes.
     """
+    return _digest(",".join(str(int(one)) for one in jax.device_get(_sums(params))))
 
-    @jax.jit
-    def sums(params: state.Params) -> list[UInt32[Array, ""]]:
-        return [_bits(leaf).sum(dtype=jnp.uint32) for leaf in jax.tree.leaves(params)]
 
-    return _digest(",".join(str(int(one)) for one in jax.device_get(sums(params))))
+# Once for all checkpoints of a model.
+@jax.jit
+def _sums(params: state.Params) -> list[UInt32[Array, ""]]:
+    leaves = map(_bits, jax.tree.leaves(params))
+    return [(bits * _factors(bits.shape)).sum(dtype=jnp.uint32) for bits in leaves]
 
 
 def _bits(x: Array) -> Array:
-    kind = jnp.uint16 if x.dtype.itemsize == 2 else jnp.uint32
+    kind = {1: jnp.uint8, 2: jnp.uint16}.get(x.dtype.itemsize, jnp.uint32)
     return jax.lax.bitcast_convert_type(x, kind).astype(jnp.uint32)
+
+
+def _factors(shape: tuple[int, ...]) -> Array:
+    """An odd number for each place, so that no bit is lost: a hash of its flat index."""
+    index, stride = jnp.zeros(shape, jnp.uint32), 1
+    for axis in reversed(range(len(shape))):
+        index += jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * jnp.uint32(stride % 2**32)
+        stride *= shape[axis]
+    mixed = (index ^ (index >> 16)) * jnp.uint32(0x7FEB352D)
+    mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x846CA68B)
+    return (mixed ^ (mixed >> 16)) | jnp.uint32(1)
 
 
 def _sentences(tasks: Sequence[TaskSplit]) -> str:

@@ -89,6 +89,8 @@ class SplitDecoding:
             return
         if experts:
             expert_languages.write(dict(experts), being_written(directory))
+        else:
+            (being_written(directory) / expert_languages.FILE_NAME).unlink(missing_ok=True)
         manifest = {
             "checkpoint_step": self.fingerprint["checkpoint_step"],
             "decoder": dataclasses.asdict(self.decoder.search),

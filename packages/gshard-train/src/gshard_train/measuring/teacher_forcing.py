@@ -22,7 +22,7 @@ from gshard_train.experiment import Experiment, Prepared
 from gshard_train.loss import cross_entropy
 from gshard_train.measuring.held_out import Example
 from gshard_train.models.transformer import PAD_ID
-from gshard_train.step import batch_sharding
+from gshard_train.step import batch_sharding, whole_to_mesh
 
 NO_LABEL = -1
 _LOG_SECONDS = 10
@@ -105,14 +105,10 @@ class TeacherForcing:
             "label": np.full((self._batch_size, 1), NO_LABEL, np.int32),
         }
         rows["label"][: len(labels), 0] = labels
-        return {name: self._to_mesh(array) for name, array in rows.items()}
+        return {name: whole_to_mesh(array, self._sharding) for name, array in rows.items()}
 
     def _shape(self, feature: str) -> tuple[int, int]:
         return self._batch_size, self._lengths[feature]
-
-    def _to_mesh(self, rows: np.ndarray) -> jax.Array:
-        """The global array of rows that every process has."""
-        return jax.make_array_from_callback(rows.shape, self._sharding, lambda index: rows[index])
 
     def _no_load(self, prepared: Prepared) -> jax.Array | None:
         config = prepared.model.config
@@ -120,8 +116,7 @@ class TeacherForcing:
             return None
         layers = (config.num_encoder_layers + config.num_decoder_layers) // 2
         zeros = np.zeros((layers, self._num_labels, config.num_experts), np.float32)
-        sharding = NamedSharding(prepared.mesh, PartitionSpec())
-        return jax.make_array_from_callback(zeros.shape, sharding, lambda index: zeros[index])
+        return whole_to_mesh(zeros, NamedSharding(prepared.mesh, PartitionSpec()))
 
 
 def _score(
