@@ -216,6 +216,37 @@ def test_experts_of_each_language_lie_beside_the_translations(trained, tmp_path,
     assert found == {"languages": {"ab": 8, "c": 8}}
 
 
+def test_a_model_without_experts_is_done_without_a_file_of_them(trained, tmp_path, echo):
+    dense = dataclasses.replace(trained, model=dataclasses.replace(trained.model, num_experts=0))
+    for _ in range(2):
+        translate(dense, tmp_path, num_examples=2, language_of=lambda task: task)
+        assert echo.decoded == 4
+    assert not (tmp_path / "validation" / "experts.json").exists()
+
+
+def test_what_a_stopped_run_wrote_of_other_tasks_is_not_kept(trained, tmp_path, echo):
+    stale = tmp_path / "validation.new"
+    stale.mkdir()
+    for name in ("infer_old.jsonl", "experts.json"):
+        (stale / name).write_text("{}\n")
+    folder = translate(trained, tmp_path) / "validation"
+    assert {path.name for path in folder.iterdir()} == {
+        "infer_ab.jsonl",
+        "infer_c.jsonl",
+        "manifest.json",
+    }
+
+
+def test_what_training_alone_has_is_no_fault_of_reading(trained, monkeypatch):
+    monkeypatch.setattr("gshard_train.state.HOST_MEMORY", "far_away")
+    training = dataclasses.replace(trained, microbatches=3, offload_optimizer=True)
+    with pytest.raises(UserError, match=r"in 3 microbatches(.|\n)*offload_optimizer=True needs"):
+        experiment.prepare(training)
+    found = experiment.for_reading(training, 16)
+    experiment.prepare(found)
+    assert found == dataclasses.replace(trained, batch_size=16)
+
+
 def test_tasks_without_a_split_are_named_and_may_be_left_out(trained, tmp_path, echo, caplog):
     with pytest.raises(UserError, match=r"split 'test' is missing in 1 of 2 tasks \(infer_ab\)"):
         translate(trained, tmp_path, splits=["test"])

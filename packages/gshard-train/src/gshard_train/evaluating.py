@@ -3,7 +3,6 @@
 Nothing is written but results, so a run may train on meanwhile.
 """
 
-import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
 from gshard_train.checkpointing.trained import find_step, restore_params
 from gshard_train.errors import UserError
 from gshard_train.evaluation import Evaluation, Evaluator
-from gshard_train.experiment import Experiment, Prepared, prepare
+from gshard_train.experiment import Experiment, Prepared, for_reading, prepare
 from gshard_train.measuring import files
 
 EVALUATION = Evaluation()
@@ -54,7 +53,7 @@ def evaluate(
     if faults := list(_value_faults(steps, wait_seconds, poll_seconds, last_step)):
         raise UserError(*faults)
     batch_size = evaluation.batch_size or experiment.batch_size
-    experiment = dataclasses.replace(experiment, batch_size=batch_size, microbatches=1)
+    experiment = for_reading(experiment, batch_size)
     prepared = prepare(experiment)
     # Before the examples, which take longer.
     chosen = [] if dry_run or steps == "continuous" else _find_steps(experiment, steps)

@@ -17,7 +17,7 @@ from etils import epath
 
 from gshard_train.checkpointing.trained import find_step, restore_params
 from gshard_train.errors import UserError, reported_as_user_error
-from gshard_train.experiment import Experiment, prepare, register
+from gshard_train.experiment import Experiment, for_reading, prepare, register
 from gshard_train.exported import standalone_translate
 from gshard_train.exported.parameter_files import load_parameters as load_parameters
 from gshard_train.exported.parameter_files import save_parameters
@@ -58,7 +58,7 @@ def export(
     """
     output = Path(output_dir) if output_dir else experiment.path("export")
     _check(output, max_file_bytes)
-    prepared = prepare(experiment)
+    prepared = prepare(for_reading(experiment, experiment.batch_size))
     # Not before: the question starts JAX's backend, which making the mesh sets up.
     if (count := jax.process_count()) > 1:
         raise UserError(f"{count} processes run this and an export is written by one; start one")

@@ -1,6 +1,5 @@
 """Translating the held-out splits of seqio tasks with a trained model, into JSON lines."""
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -14,7 +13,7 @@ from gshard_train.decoding.decoder import Decoder
 from gshard_train.decoding.fingerprint import digest, fingerprint
 from gshard_train.decoding.splits import SplitDecoding
 from gshard_train.errors import UserError, reported_as_user_error
-from gshard_train.experiment import Experiment, prepare, register, vocabulary_faults
+from gshard_train.experiment import Experiment, for_reading, prepare, register, vocabulary_faults
 from gshard_train.measuring import expert_languages
 from gshard_train.measuring.held_out import TaskSplit, read_splits
 
@@ -63,7 +62,10 @@ def infer(
     if faults := list(_value_faults(splits, num_examples)):
         raise UserError(*faults)
     # The batch of a decoding has to fit mesh and groups as that of training does.
-    prepared = prepare(dataclasses.replace(experiment, batch_size=batch_size))
+    experiment = for_reading(experiment, batch_size)
+    prepared = prepare(experiment)
+    # A dense model has none to tell of.
+    with_experts = language_of is not None and experiment.model.num_experts > 0
     decoder = Decoder(experiment, prepared, search, batch_size=batch_size)
     several = checkpoint_step is not None and not isinstance(checkpoint_step, int)
     steps = _find_steps(experiment, checkpoint_step)
@@ -97,7 +99,7 @@ def infer(
             directory = output / f"step_{step}" / split if several else output / split
             mark = fingerprint(experiment, step, search, parameters, tasks)
             run = SplitDecoding(decoder, params, mark)
-            if run.is_done(directory, with_experts=language_of is not None):
+            if run.is_done(directory, with_experts=with_experts):
                 continue
             hypotheses = run.decode(directory, tasks)
             experts = (
@@ -109,7 +111,7 @@ def infer(
                     batch_size=batch_size,
                     language_of=language_of,
                 )
-                if language_of
+                if language_of and with_experts
                 else {}
             )
             run.write(directory, split, tasks, hypotheses, experts)
