@@ -15,7 +15,7 @@ import optax
 from jax.sharding import Mesh
 
 from gshard_annotate import Rules
-from gshard_train import layouts, state
+from gshard_train import layouts, state, tensorflow_devices
 from gshard_train.data import FEATURES, PACKED_FEATURES, Feed, MakeFeed, own_share
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from absl import logging
 
+from gshard_train import tensorflow_devices
 from gshard_train.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def find_source(mixture_or_task_name: str) -> "seqio.Task | seqio.Mixture":
     Raises:
       UserError: seqio knows no such name.
     """
+    tensorflow_devices.hide_gpus()
     import seqio
 
     known = [*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()]

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
+from gshard_train import tensorflow_devices
 from gshard_train.monitoring import expert_load
 
 _logger = logging.getLogger(__name__)
@@ -52,10 +52,7 @@ class TensorBoard:
             _logger.warning("TensorBoard's events are no longer written.", exc_info=True)
 
     def _open(self, directory: str) -> None:
-        if jax.default_backend() == "gpu":
-            import tensorflow as tf
-
-            tf.config.set_visible_devices([], "GPU")  # it would take the memory that JAX needs
+        tensorflow_devices.hide_gpus()
         from clu.metric_writers import SummaryWriter
 
         self._writer = SummaryWriter(directory)
