@@ -149,7 +149,7 @@ def test_of_several_learning_rates_the_first_is_told():
 def test_functions_that_were_not_called_lack_their_brackets():
     expected = re.escape(
         "adam: learning_rate is a tree of names, so the optimizer itself was called with them; "
-        "call it with its own arguments: in gin OPTIMIZER = @adam(), with brackets"
+        "call it with its own arguments: in gin with brackets, such as OPTIMIZER = @adam()"
     )
     with pytest.raises(ValueError, match=f"^{expected}$"):
         resolved(adam, {"w": ("embed",)})

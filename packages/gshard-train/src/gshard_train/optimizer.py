@@ -171,7 +171,7 @@ def _common_faults(learning_rate: Any, weight_decay: float, clip_norm: float | N
     if isinstance(learning_rate, Mapping):
         yield (
             "learning_rate is a tree of names, so the optimizer itself was called with them; call "
-            "it with its own arguments: in gin OPTIMIZER = @adam(), with brackets"
+            "it with its own arguments: in gin with brackets, such as OPTIMIZER = @adam()"
         )
     elif not callable(learning_rate):
         yield from not_negative(learning_rate=learning_rate)

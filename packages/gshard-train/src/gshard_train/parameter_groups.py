@@ -43,9 +43,9 @@ def scale_by_rate(
         try:
             return jnp.asarray(rate(step), jnp.float32)
         except (TypeError, ValueError) as error:
-            name = getattr(rate, "__name__", type(rate).__name__)
+            name, why = getattr(rate, "__name__", type(rate).__name__), f"{error}".split("\n")[0]
             raise ValueError(
-                f"learning_rate: {name} gives no number for a step ({error}); where it makes a "
+                f"learning_rate: {name} gives no number for a step ({why}); where it makes a "
                 f"schedule, call it: in gin @{name}(), with brackets"
             ) from error
 
