@@ -1,11 +1,15 @@
 """Saving, going on elsewhere, and what is refused."""
 
+import concurrent.futures
+import contextlib
 import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import types
 from typing import Any, NamedTuple
 
 import jax
@@ -13,11 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from etils import epath
 from jax.sharding import NamedSharding, PartitionSpec
 
 from gshard_annotate import make_mesh
+from gshard_train import agreement
+from gshard_train.checkpointing import checkpoint, checksums
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
+from gshard_train.checkpointing.trained import find_steps
 from gshard_train.errors import UserError
 
 FEED = {"next_index": 7, "seed": 2**40}
@@ -404,3 +412,129 @@ def test_faults_of_what_is_kept_are_named_together():
 def test_keep_must_be_positive(tmp_path):
     with pytest.raises(UserError, match="newest=0 must be at least 1"):
         Checkpointer(tmp_path, keep=0)
+
+
+@pytest.fixture
+def two_processes(monkeypatch):
+    """Two threads that take themselves for processes 0 and 1, and gather from each other."""
+    own, barrier, slots = threading.local(), threading.Barrier(2, timeout=60), [None, None]
+    jax.devices()  # the backend asks for the process too
+
+    def gather(value):
+        slots[own.index] = value
+        barrier.wait()
+        found = list(slots)
+        barrier.wait()
+        return found
+
+    def run(function):
+        def call(index):
+            own.index = index
+            try:
+                return function(index)
+            except Exception as error:
+                return error
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            return list(pool.map(call, (0, 1)))
+
+    monkeypatch.setattr(agreement, "gathered", gather)
+    fake = types.SimpleNamespace(
+        process_index=lambda: own.index, process_count=lambda: 2, sharding=jax.sharding
+    )
+    for module in (agreement, checksums, checkpoint):
+        monkeypatch.setattr(module, "jax", fake)
+    return run
+
+
+def hurt(monkeypatch, index):
+    """Lets that process alone find a fault in step 10."""
+    looked = Checkpointer._damage
+
+    def damage(self, step):
+        mine = checkpoint.jax.process_index() == index and step == 10
+        return "torn" if mine else looked(self, step)
+
+    monkeypatch.setattr(Checkpointer, "_damage", damage)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_processes_look_for_an_older_step_together(saved, two_processes, monkeypatch, index):
+    hurt(monkeypatch, index)
+    assert two_processes(lambda _: Checkpointer(saved).latest_step()) == [5, 5]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_one_process_moves_a_damaged_step_aside(saved, two_processes, monkeypatch, index):
+    hurt(monkeypatch, index)
+    monkeypatch.setattr(Checkpointer, "_writer", lambda self: fake)
+    fake = types.SimpleNamespace(save=lambda *_, **__: True)
+
+    def save(_):
+        checkpointer = Checkpointer(saved)
+        monkeypatch.setattr(checkpointer._sums, "add", lambda *_, **__: None)
+        return checkpointer.save(10, {"x": np.ones(3)}, {})
+
+    assert two_processes(save) == [True, True]
+    assert sorted(os.listdir(saved / "checkpoints")) == ["10.damaged", "5"]
+
+
+def test_an_error_of_one_process_is_raised_on_all(two_processes):
+    def work(index, error):
+        def fail():
+            if index == 1:
+                raise error
+
+        agreement.together(fail)
+
+    user, other = two_processes(lambda index: work(index, UserError("no such file")))
+    assert isinstance(user, UserError)
+    assert isinstance(other, UserError)
+    assert (str(user), str(other)) == ("process 1: no such file", "no such file")
+    told, raised = two_processes(lambda index: work(index, OSError("lost")))
+    assert isinstance(told, RuntimeError)
+    assert isinstance(raised, OSError)
+    assert str(told) == "process 1: OSError: lost"
+
+
+def test_the_thread_of_the_sums_ends_when_the_manager_cannot_close(tmp_path, monkeypatch):
+    checkpointer = Checkpointer(tmp_path)
+    checkpointer.save(1, {"x": jnp.ones(3)}, {})
+    close = checkpointer._manager.close
+
+    def fail():
+        close()
+        raise OSError("disk full")
+
+    monkeypatch.setattr(checkpointer._manager, "close", fail)
+    with pytest.raises(OSError, match="disk full"):
+        checkpointer.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("checksums")]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_sums_of_a_step_that_is_being_removed_are_not_missed(saved, monkeypatch, stays):
+    step = epath.Path(saved / "checkpoints" / "5")
+    removal = threading.Timer(0.3, shutil.rmtree, [step])
+
+    def gone(_):
+        if not stays:
+            removal.start()
+        raise FileNotFoundError("5/state/d/a")
+
+    monkeypatch.setattr(checksums, "write", gone)
+    monkeypatch.setattr(checksums, "_REMOVAL_SECONDS", 0.0 if stays else 30.0)
+    sums = checksums.BackgroundSums()
+    sums.add(step, committed=lambda: True)
+    with pytest.raises(FileNotFoundError) if stays else contextlib.nullcontext():
+        sums.close()
+
+
+def test_sums_are_compared_once_for_a_step_and_its_parameters(saved, mesh, monkeypatch):
+    compared = []
+    monkeypatch.setattr(checksums, "faults", lambda step: compared.append(step.name) or [])
+    checkpointer = Checkpointer(saved)
+    assert find_steps(checkpointer, "newest") == [10]
+    checkpointer.restore_part(10, "params", abstract(make_state(mesh).params))
+    assert find_steps(checkpointer, (5,)) == [5]
+    assert compared == ["10"]

@@ -2,8 +2,11 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
+import threading
+import time
 import types
 import warnings
 from typing import NamedTuple
@@ -136,7 +139,7 @@ def prepared(experiment):
 
 @pytest.fixture(scope="module")
 def params(experiment, prepared):
-    return restore_params(experiment, prepared, 7)
+    return restore_params(Checkpointer(experiment.model_dir), experiment, prepared, 7)
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +282,7 @@ def test_experts_by_language_are_exact_counts(evaluator, scalars, experiment, na
     experts = json.loads(
         experiment.path("evaluation", "7", "validation", "experts.json").read_text()
     )
-    assert experts["layers"] == ["encoder layer 0", "encoder layer 2", "decoder layer 0"]
+    assert experts["layers"] == ["encoder 0", "encoder 2", "decoder 0"]
     assert (experts["num_experts"], list(experts["languages"])) == (
         4,
         ["eval_ab_en", "eval_cd_en", "eval_ef_en"],
@@ -321,9 +324,47 @@ def test_a_checkpoint_that_a_run_removes_meanwhile_is_passed_over(
     experiment, evaluator, scalars, monkeypatch
 ):
     shutil.rmtree(experiment.path("evaluation", "7"))
-    monkeypatch.setattr(evaluating, "_steps", lambda experiment: [5, 7])
+    monkeypatch.setattr(Checkpointer, "steps", lambda self: [5, 7])
     found = evaluate(experiment, evaluator, steps="continuous", wait_seconds=0, poll_seconds=0.01)
     assert found == {7: scalars}
+
+
+def test_a_checkpoint_that_goes_while_it_is_read_is_passed_over(
+    experiment, evaluator, scalars, monkeypatch, caplog
+):
+    step = experiment.path("checkpoints", "5")
+    shutil.copytree(experiment.path("checkpoints", "7"), step)
+    (step / "state" / "manifest.ocdbt").unlink()  # its removal has begun
+    monkeypatch.setattr(Checkpointer, "steps", lambda self: [5, 7])
+    removal = threading.Timer(1.0, shutil.rmtree, [step])
+    removal.start()
+    found = evaluate(experiment, evaluator, steps="all")
+    removal.join()
+    assert found.keys() <= {7}
+    assert "Checkpoint 5 was removed before it could be evaluated." in caplog.messages
+
+
+def test_a_damaged_checkpoint_that_stays_is_reported(experiment, evaluator, monkeypatch):
+    step = experiment.path("checkpoints", "5")
+    shutil.copytree(experiment.path("checkpoints", "7"), step)
+    (step / "state" / "manifest.ocdbt").unlink()
+    monkeypatch.setattr(Checkpointer, "steps", lambda self: [5, 7])
+    monkeypatch.setattr(evaluating, "_REMOVAL_SECONDS", 0.0)
+    with pytest.raises(UserError, match=r"checkpoint 5 in .* is damaged"):
+        evaluate(experiment, evaluator, steps="all")
+    shutil.rmtree(step)
+
+
+def test_sums_written_after_an_evaluation_do_not_make_it_old(experiment, evaluator, params):
+    evaluator(7, params)
+    later = time.time() + 100
+    os.utime(experiment.path("checkpoints", "7"), (later, later))
+    assert evaluator.is_done(7)
+    marks = experiment.path("checkpoints", "7", "_CHECKPOINT_METADATA")
+    before = marks.read_text()
+    marks.write_text(json.dumps({**json.loads(before), "commit_timestamp_nsecs": 5}))
+    assert not evaluator.is_done(7)
+    marks.write_text(before)
 
 
 def test_a_dry_run_writes_nothing(experiment, evaluator, monkeypatch, tmp_path):

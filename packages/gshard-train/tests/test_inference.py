@@ -115,7 +115,7 @@ def trained(tiny, one_device, run_dir) -> Experiment:
 def echo(monkeypatch, trained) -> type[Echo]:
     """Decoding without a model."""
     prepared = experiment.prepare(trained)
-    params = restore_params(trained, prepared, 7)
+    params = restore_params(Checkpointer(trained.model_dir), trained, prepared, 7)
     monkeypatch.setattr(inference, "Decoder", Echo)
     monkeypatch.setattr(inference, "prepare", lambda _: prepared)
     monkeypatch.setattr(inference, "restore_params", lambda *_: params)

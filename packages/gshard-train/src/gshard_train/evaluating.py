@@ -3,24 +3,26 @@
 Nothing is written but results, so a run may train on meanwhile.
 """
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from absl import logging
 
+from gshard_train import agreement
 from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
-from gshard_train.checkpointing.trained import find_step, restore_params
+from gshard_train.checkpointing.trained import find_steps, restore_params
 from gshard_train.errors import UserError
-from gshard_train.evaluation import Evaluation, Evaluator
-from gshard_train.experiment import Experiment, Prepared, for_reading, prepare
+from gshard_train.evaluation import Evaluation
+from gshard_train.experiment import Experiment, for_reading, prepare
 from gshard_train.measuring import files
 
 EVALUATION = Evaluation()
 _CHOICES = ("newest", "all", "continuous")
+_REMOVAL_SECONDS = 10.0  # how long the removal of a checkpoint may take that has begun
 
 
 def evaluate(
@@ -56,7 +58,8 @@ def evaluate(
     experiment = for_reading(experiment, batch_size)
     prepared = prepare(experiment)
     # Before the examples, which take longer.
-    chosen = [] if dry_run or steps == "continuous" else _find_steps(experiment, steps)
+    checkpointer = Checkpointer(experiment.model_dir)
+    chosen = [] if dry_run or steps == "continuous" else find_steps(checkpointer, steps)
     evaluator = evaluation.open(experiment, prepared)
     logging.info("Evaluating %s", evaluator)
     if dry_run:
@@ -64,17 +67,26 @@ def evaluate(
         logging.info("The programs are compiled; a dry run evaluates nothing.")
         return {}
     coming = (
-        _coming(experiment, wait_seconds, poll_seconds, last_step)
+        _coming(checkpointer, wait_seconds, poll_seconds, last_step)
         if steps == "continuous"
         else iter(chosen)
     )
     anew = steps not in ("all", "continuous")
     found = {}
     for step in coming:
-        if not anew and _agreed(evaluator.is_done(step)):
+        if not anew and agreement.decided(lambda step=step: evaluator.is_done(step)):
             logging.info("Step %d has been evaluated.", step)
-        elif (scalars := _evaluate(step, experiment, prepared, evaluator, anew)) is not None:
-            found[step] = scalars
+            continue
+        try:
+            params = restore_params(checkpointer, experiment, prepared, step)
+        except UserError:
+            if anew or not checkpointer.is_removed(step, seconds=_REMOVAL_SECONDS):
+                raise
+            logging.warning("Checkpoint %d was removed before it could be evaluated.", step)
+            continue
+        found[step] = evaluator(step, params)
+        if jax.process_index() == 0:
+            _write_events(experiment.path(files.DIRECTORY), step, found[step])
     if found:
         logging.info("Results: %s", experiment.path(files.LINES))
     return found
@@ -96,58 +108,21 @@ def _value_faults(
         yield f"evaluate: last_step={last_step} is only for steps='continuous'"
 
 
-def _find_steps(experiment: Experiment, steps: Sequence[int] | str) -> list[int]:
-    newest = find_step(experiment)
-    if steps == "newest":
-        return [newest]
-    there = _steps(experiment)
-    if steps == "all":
-        return there
-    if lacking := [step for step in steps if step not in there]:
-        raise UserError(
-            f"there is no checkpoint {', '.join(map(str, lacking))} in "
-            f"{experiment.path(DIRECTORY)}; there is {', '.join(map(str, there))}"
-        )
-    return [int(step) for step in steps]
-
-
-def _steps(experiment: Experiment) -> list[int]:
-    with Checkpointer(experiment.model_dir) as checkpointer:
-        return checkpointer.steps()
-
-
-def _evaluate(
-    step: int, experiment: Experiment, prepared: Prepared, evaluator: Evaluator, needed: bool
-) -> dict[str, float] | None:
-    """The scalars of a step; None where a run that trains has removed it, unless it is needed."""
-    try:
-        params = restore_params(experiment, prepared, step)
-    except UserError:
-        if needed or experiment.path(DIRECTORY, str(step)).exists():
-            raise
-        logging.warning("Checkpoint %d was removed before it could be evaluated.", step)
-        return None
-    scalars = evaluator(step, params)
-    if jax.process_index() == 0:
-        _write_events(experiment.path(files.DIRECTORY), step, scalars)
-    return scalars
-
-
 def _coming(
-    experiment: Experiment, wait_seconds: float, poll_seconds: float, last_step: int | None
+    checkpointer: Checkpointer, wait_seconds: float, poll_seconds: float, last_step: int | None
 ) -> Iterator[int]:
     """Checkpoints in their order, as they come; each once."""
     seen: set[int] = set()
     since, told = time.monotonic(), False
     while True:
-        step = _agreed(min((s for s in _steps(experiment) if s not in seen), default=-1))
+        step = min((step for step in checkpointer.steps() if step not in seen), default=-1)
         if step >= 0:
             seen.add(step)
             yield step
             since, told = time.monotonic(), False
         if last_step is not None and seen and max(seen) >= last_step and step < 0:
             return
-        if step < 0 and _agreed(time.monotonic() - since > wait_seconds):
+        if step < 0 and agreement.decided(functools.partial(_is_over, since + wait_seconds)):
             logging.info("No new checkpoint came within %.0f s.", wait_seconds)
             return
         if step < 0:
@@ -155,19 +130,14 @@ def _coming(
                 logging.info(
                     "Waiting up to %.0f s for a checkpoint in %s.",
                     wait_seconds,
-                    experiment.path(DIRECTORY),
+                    Path(checkpointer.model_dir, DIRECTORY),
                 )
             told = True
             time.sleep(poll_seconds)
 
 
-def _agreed(value: int) -> int:
-    """What the first process says: all must evaluate the same steps."""
-    if jax.process_count() == 1:
-        return value
-    from jax.experimental import multihost_utils
-
-    return int(multihost_utils.broadcast_one_to_all(np.int64(value)))
+def _is_over(end: float) -> bool:
+    return time.monotonic() > end
 
 
 def _write_events(directory: Path, step: int, scalars: dict[str, float]) -> None:

@@ -14,7 +14,7 @@ import jax
 from absl import logging
 
 from gshard_train import state
-from gshard_train.checkpointing.checkpoint import DIRECTORY as CHECKPOINTS
+from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.decode import BeamSearch, Search
 from gshard_train.decoding.decoder import Decoder, Hypothesis
 from gshard_train.decoding.fingerprint import fingerprint
@@ -88,11 +88,17 @@ class Evaluator:
             prepare(dataclasses.replace(experiment, batch_size=batch_size, microbatches=1))
         self._evaluation, self._experiment = evaluation, experiment
         self._config = prepared.model.config
+        self._checkpointer = Checkpointer(experiment.model_dir)
         with reported_as_user_error():
             register(experiment)
             self._splits = {split: self._read(split) for split in evaluation.splits}
             tasks = [task.read for tasks in self._splits.values() for task in tasks]
-            self._languages, _ = expert_languages.label(tasks, evaluation.language_of)
+            self._languages, labels = expert_languages.label(tasks, evaluation.language_of)
+            following = iter(labels)
+            self._labels = {
+                split: [next(following) for task in tasks for _ in task.read.examples]
+                for split, tasks in self._splits.items()
+            }
         self._forcing = TeacherForcing(
             experiment, prepared, batch_size=batch_size, num_labels=len(self._languages)
         )
@@ -110,8 +116,9 @@ class Evaluator:
         only.
         """
         found = {}
+        checkpoint = self._checkpointer.commit_time(step)
         for split, tasks in self._splits.items():
-            result = self._measure(step, split, tasks, params)
+            result = self._measure(step, split, tasks, params, checkpoint)
             prefix = "eval" if len(self._splits) == 1 else f"eval/{split}"
             found |= {f"{prefix}/{name}": value for name, value in files.scalars(result).items()}
         if jax.process_index() == 0:
@@ -119,14 +126,16 @@ class Evaluator:
         return found
 
     def is_done(self, step: int) -> bool:
-        """Whether a step's results are there, newer than its checkpoint and made in this way."""
-        checkpoint = self._experiment.path(CHECKPOINTS, str(step))
+        """Whether a step's results are there, of the checkpoint that is there and made in this way.
+
+        A run that evaluates before it saves notes no checkpoint; that is the one it saved then.
+        """
+        checkpoint = self._checkpointer.commit_time(step)
         for split in self._splits:
             result = files.read_result(self._experiment.model_dir, step, split)
-            written = files.result_path(self._experiment.model_dir, step, split)
             if result is None or result.get("settings") != self._settings(split):
                 return False
-            if checkpoint.exists() and checkpoint.stat().st_mtime > written.stat().st_mtime:
+            if result.get("checkpoint", -1) not in (None, checkpoint) and checkpoint is not None:
                 return False
         return True
 
@@ -183,18 +192,17 @@ class Evaluator:
         return json.loads(json.dumps(settings))
 
     def _measure(
-        self, step: int, split: str, tasks: Sequence[EvaluatedTask], params: state.Params
+        self,
+        step: int,
+        split: str,
+        tasks: Sequence[EvaluatedTask],
+        params: state.Params,
+        checkpoint: int | None,
     ) -> dict[str, Any]:
         """The result of one split, which is written too."""
         started = time.monotonic()
         examples = [example for task in tasks for example in task.read.examples]
-        language_of = self._evaluation.language_of
-        labels = [
-            self._languages.index(language_of(task.read.task))
-            for task in tasks
-            for _ in task.read.examples
-        ]
-        scores = self._forcing.score(params, examples, labels, progress=True)
+        scores = self._forcing.score(params, examples, self._labels[split], progress=True)
         hypotheses = self._decode(params, tasks)
         measured = {
             task.read.task: self._measure_task(task, scores, hypotheses.get(task.read.task))
@@ -203,6 +211,7 @@ class Evaluator:
         result = {
             "step": step,
             "split": split,
+            "checkpoint": checkpoint,
             "seconds": round(time.monotonic() - started, 3),
             "settings": self._settings(split),
             **results(tasks, scores, measured),

@@ -15,6 +15,7 @@ import numpy as np
 from absl import logging
 from etils import epath
 
+from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.trained import find_step, restore_params
 from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment, for_reading, prepare, register
@@ -62,14 +63,15 @@ def export(
     # Not before: the question starts JAX's backend, which making the mesh sets up.
     if (count := jax.process_count()) > 1:
         raise UserError(f"{count} processes run this and an export is written by one; start one")
-    step = find_step(experiment, checkpoint_step)
+    checkpointer = Checkpointer(experiment.model_dir)
+    step = find_step(checkpointer, checkpoint_step)
     with reported_as_user_error():
         register(experiment)
         vocabularies = _vocabularies(experiment)
     built = program and exported_program(
         experiment, prepared.model, program, split_layers=split_layers
     )
-    params = restore_params(experiment, prepared, step)
+    params = restore_params(checkpointer, experiment, prepared, step)
     if dry_run:
         logging.info("Dry run: would export checkpoint %d to %s", step, output)
         return output

@@ -7,7 +7,7 @@ from typing import Literal
 from absl import logging
 
 from gshard_train.checkpointing.checkpoint import Checkpointer
-from gshard_train.checkpointing.trained import find_step, restore_params
+from gshard_train.checkpointing.trained import find_steps, restore_params
 from gshard_train.decode import BeamSearch, Search
 from gshard_train.decoding.decoder import Decoder
 from gshard_train.decoding.fingerprint import digest, fingerprint
@@ -68,7 +68,8 @@ def infer(
     with_experts = language_of is not None and experiment.model.num_experts > 0
     decoder = Decoder(experiment, prepared, search, batch_size=batch_size)
     several = checkpoint_step is not None and not isinstance(checkpoint_step, int)
-    steps = _find_steps(experiment, checkpoint_step)
+    checkpointer = Checkpointer(experiment.model_dir)
+    steps = find_steps(checkpointer, _asked(checkpoint_step))
     with reported_as_user_error():
         register(experiment)
         logging.info("Reading %s of %s", ", ".join(splits), experiment.mixture_or_task_name)
@@ -93,7 +94,7 @@ def infer(
         )
         return output
     for step in steps:
-        params = restore_params(experiment, prepared, step)
+        params = restore_params(checkpointer, experiment, prepared, step)
         parameters = digest(params)
         for split, tasks in read.items():
             directory = output / f"step_{step}" / split if several else output / split
@@ -126,25 +127,14 @@ def _value_faults(splits: Sequence[str], num_examples: int | None) -> Iterator[s
         yield f"num_examples={num_examples} must be at least 1, or None for all"
 
 
-def _find_steps(
-    experiment: Experiment, asked: int | Sequence[int] | Literal["all"] | None
-) -> list[int]:
-    """The steps to decode with, of which each has a checkpoint."""
-    if asked is None:
-        return [find_step(experiment)]
-    with Checkpointer(experiment.model_dir) as checkpointer:
-        there = checkpointer.steps()
-    if asked == "all":
-        return there or [find_step(experiment)]  # which says that there is none
-    steps = [asked] if isinstance(asked, int) else list(asked)
-    if isinstance(asked, str) or not steps:
-        raise UserError(f"checkpoint_step={asked!r} must be a step, a list of steps, or 'all'")
-    if missing := [step for step in steps if step not in there]:
-        raise UserError(
-            f"there is no checkpoint {', '.join(map(str, missing))} in {experiment.model_dir}; "
-            f"there is {', '.join(map(str, there)) or 'none'}"
-        )
-    return steps
+def _asked(
+    step: int | Sequence[int] | Literal["all"] | None,
+) -> Sequence[int] | Literal["newest", "all"]:
+    if step is None:
+        return "newest"
+    if step != "all" and (isinstance(step, str) or not (isinstance(step, int) or step)):
+        raise UserError(f"checkpoint_step={step!r} must be a step, a list of steps, or 'all'")
+    return [step] if isinstance(step, int) else step
 
 
 def _read(

@@ -3,23 +3,31 @@
 `<model_dir>/checkpoints/<step>/` holds the state, as named tensors, and the training feed's
 position. A step's directory gets its name when everything in it is written; a sum of each file
 follows (`checksums`), and what does not agree with them is not read.
+
+With several processes each calls the same methods in the same order: what one finds damaged is
+damaged for all, and the first alone changes names.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 import tensorstore as ts
 from absl import logging
 from etils import epath
 
+from gshard_train import agreement
 from gshard_train.checkpointing import checksums, tensors
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.errors import UserError
 
 DIRECTORY = "checkpoints"
 _STATE, _FEED = "state", "feed"
+_COMMITTED = "_CHECKPOINT_METADATA"  # orbax's; unlike the directory, it never changes
+_NO_LIST = "the list of tensors is missing"
 _SHOWN = 20  # tensors named in one message
 
 
@@ -27,7 +35,8 @@ class Checkpointer:
     """Saves and restores the state of a run. Usable in a `with` block.
 
     Reading changes nothing on disk: the directory is made, and what a killed run left half-written
-    is removed, with the first `save`.
+    is removed, with the first `save`. Nor does it start threads: only who saves needs to close.
+    The sums of a step's files are compared once.
 
     Args:
       model_dir: the run's directory; the checkpoints are in `checkpoints` below it.
@@ -38,13 +47,14 @@ class Checkpointer:
     def __init__(
         self, model_dir: str | os.PathLike[str], *, keep: Kept | int = 3, asynchronous: bool = True
     ):
-        path = os.fspath(model_dir)
+        self.model_dir = path = os.fspath(model_dir)
         self._directory = epath.Path(path if "://" in path else os.path.abspath(path)) / DIRECTORY
         self._keep = Kept(newest=keep) if isinstance(keep, int) else keep
         self._asynchronous = asynchronous
         self._manager: ocp.CheckpointManager | None = None
         self._sums = checksums.BackgroundSums()
-        self._changed: dict[int, str] = {}  # what was found when a step's files were summed up
+        # What was found when this process summed up its share of a step's files.
+        self._changed: dict[int, str] = {}
         self._reported: set[int] = set()
 
     def __enter__(self) -> "Checkpointer":
@@ -72,12 +82,13 @@ class Checkpointer:
           feed_state: the position of the training feed, as JSON can hold it.
           metrics: figures of this step, where the best ones are kept.
         """
-        self.wait()
+        agreement.together(self.wait)
         directory = self._directory / str(step)
-        if directory.exists():
-            if not (self._damage(step) or self._changes(step)):
+        if agreement.decided(directory.exists):
+            if not self._fault(step):
                 return False
-            self._move_aside(step)
+            self._changed.pop(step, None)
+            agreement.decided(lambda: self._move_aside(step))
         saved = self._writer().save(
             step,
             args=ocp.args.Composite(
@@ -93,15 +104,20 @@ class Checkpointer:
         return saved
 
     def steps(self) -> list[int]:
-        """The steps that can be read now, in their order; a run that trains may remove them."""
-        self.wait()
-        return [step for step in sorted(self._steps()) if not self._damage(step)]
+        """The steps that can be read now, in their order; a run that trains may remove them.
+
+        The sums of their files are not compared.
+        """
+        agreement.together(self.wait)
+        return agreement.decided(
+            lambda: [step for step in sorted(self._steps()) if not self._damage(step)]
+        )
 
     def latest_step(self) -> int | None:
         """The newest step that can be read; what cannot is left alone and warned about."""
-        self.wait()
-        for step in sorted(self._steps(), reverse=True):
-            if not (damage := self._damage(step) or self._changes(step)):
+        agreement.together(self.wait)
+        for step in agreement.decided(lambda: sorted(self._steps(), reverse=True)):
+            if not (damage := self._fault(step)):
                 return step
             if step not in self._reported:
                 self._reported.add(step)
@@ -126,7 +142,7 @@ class Checkpointer:
             or saying that the step's files are damaged.
         """
         wanted = tensors.nested(abstract_state)
-        self._compare(step, self._saved(step), wanted)
+        agreement.together(lambda: self._compare(step, self._saved(step), wanted))
         restored = self._read_checked(
             step, {_STATE: _arrays(wanted), _FEED: ocp.args.JsonRestore()}
         )
@@ -138,19 +154,40 @@ class Checkpointer:
         Raises:
           UserError: naming those that differ.
         """
-        self._compare(step, self._saved(step), tensors.nested(abstract_state))
+        wanted = tensors.nested(abstract_state)
+        agreement.together(lambda: self._compare(step, self._saved(step), wanted))
 
     def restore_part(self, step: int, name: str, abstract_part: Any) -> Any:
-        """One part of a step's state, such as its "params"; the rest is not read.
+        """One part of a step's state, such as its "params"; other arrays are not read.
+
+        The sums of all files are compared first, which reads the files.
 
         Raises:
           UserError: as `restore` does.
         """
         wanted = {name: tensors.nested(abstract_part)}
-        saved = self._saved(step)
-        self._compare(step, {name: saved[name]} if name in saved else {}, wanted)
+
+        def compare() -> None:
+            saved = self._saved(step)
+            self._compare(step, {name: saved[name]} if name in saved else {}, wanted)
+
+        agreement.together(compare)
         restored = self._read_checked(step, {_STATE: _arrays(wanted, partial=True)})
         return tensors.unnested(restored[_STATE][name], abstract_part)
+
+    def commit_time(self, step: int) -> int | None:
+        """When a step was saved, in nanoseconds; None where it is not there, or does not tell."""
+        path = self._directory / str(step) / _COMMITTED
+        try:
+            return json.loads(path.read_text())["commit_timestamp_nsecs"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def is_removed(self, step: int, *, seconds: float) -> bool:
+        """Whether the run has removed a step, or is done with it within so many seconds."""
+        return agreement.decided(
+            lambda: checksums.goes(self._directory / str(step), seconds=seconds)
+        )
 
     def wait(self) -> None:
         """Returns when what was saved is on disk; raises what went wrong meanwhile."""
@@ -159,10 +196,12 @@ class Checkpointer:
 
     def close(self) -> None:
         """Waits for the last save and ends the background threads."""
-        if self._manager:
-            self._manager.close()
+        try:
+            if self._manager:
+                self._manager.close()
+        finally:
             self._manager = None
-        self._sums.close()
+            self._sums.close()
 
     def _writer(self) -> ocp.CheckpointManager:
         if self._manager is None:
@@ -183,15 +222,25 @@ class Checkpointer:
         if step not in (steps := self._steps()):
             have = ", ".join(map(str, sorted(steps))) or "none"
             raise UserError(f"there is no checkpoint {step} in {self._directory}; there is {have}")
-        return self._metadata(step)[_STATE]
+        try:
+            saved = self._metadata(step).get(_STATE)
+        except Exception as error:
+            raise UserError(self._damaged(step, _reason(error))) from error
+        if saved is None:
+            raise UserError(self._damaged(step, _NO_LIST))
+        return saved
 
     def _compare(self, step: int, saved: Any, wanted: Any) -> None:
         if lines := tensors.differences(saved, wanted):
             raise UserError(self._refusal(step, lines))
 
     def _read_checked(self, step: int, items: dict[str, Any]) -> Any:
-        if changes := self._changes(step):
+        """Parts of a step whose files are as they were written; raised is the same everywhere."""
+        if changes := _any(self._changes(step)):
             raise UserError(self._damaged(step, changes))
+        return agreement.together(lambda: self._read_whole(step, items))
+
+    def _read_whole(self, step: int, items: dict[str, Any]) -> Any:
         try:
             return self._read(step, items)
         except RuntimeError:
@@ -205,13 +254,20 @@ class Checkpointer:
             "move its directory away to go on from the one before it"
         )
 
+    def _fault(self, step: int) -> str:
+        """Why a step cannot be read, or nothing; the same on every process."""
+        return _any(self._damage(step) or self._changes(step))
+
     def _changes(self, step: int) -> str:
-        """Which files of a step are not as they were written, or nothing; read once."""
+        """Which files of this process's share are not as they were written; read once."""
         if step not in self._changed:
             directory = self._directory / str(step)
-            found = checksums.faults(directory)
-            if not found and not checksums.summed_up(directory):
-                logging.info("Checkpoint %d has no sums of its files to compare with.", step)
+            try:
+                found = checksums.faults(directory)
+                if not found and not checksums.summed_up(directory):
+                    logging.info("Checkpoint %d has no sums of its files to compare with.", step)
+            except OSError as error:
+                return _reason(error)
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
             self._changed[step] = f"{found[0]}{more}" if found else ""
         return self._changed[step]
@@ -239,18 +295,18 @@ class Checkpointer:
             return reader.metadata(self._directory / str(step)).item_metadata
 
     def _damage(self, step: int) -> str:
-        """Why a step cannot be read, or nothing."""
-        for part in (_STATE, _FEED):
-            if not (self._directory / str(step) / part).exists():
-                return f"{part} is missing"
+        """Why this process cannot read a step, or nothing."""
         try:
+            for part in (_STATE, _FEED):
+                if not (self._directory / str(step) / part).exists():
+                    return f"{part} is missing"
             if not self._arrays(step):
                 return "the arrays are missing"
             self._read(step, {_FEED: ocp.args.JsonRestore()})
             metadata = self._metadata(step)
         except Exception as error:
             return _reason(error)
-        return "the list of tensors is missing" if metadata.get(_STATE) is None else ""
+        return _NO_LIST if metadata.get(_STATE) is None else ""
 
     def _move_aside(self, step: int) -> None:
         aside, number = self._directory / f"{step}.damaged", 1
@@ -258,7 +314,6 @@ class Checkpointer:
             number += 1
             aside = self._directory / f"{step}.damaged{number}"
         (self._directory / str(step)).rename(aside)
-        self._changed.pop(step, None)
         logging.warning("Moved the damaged checkpoint %d to %s.", step, aside)
 
     def _refusal(self, step: int, lines: list[str]) -> str:
@@ -285,9 +340,21 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".split("\n")[0][:200]
 
 
+def _any(found: str) -> str:
+    """What this process found, or another where it found nothing; every process has to ask."""
+    everywhere = agreement.gathered(found)
+    elsewhere = (f"process {index}: {text}" for index, text in enumerate(everywhere) if text)
+    return found or next(elsewhere, "")
+
+
 def _reader() -> ocp.Checkpointer:
+    """Reads for this process alone: one that fails leaves none waiting in orbax's barriers."""
+    own = jax.process_index()
     return ocp.Checkpointer(
         ocp.CompositeCheckpointHandler(
             **{_STATE: ocp.PyTreeCheckpointHandler(), _FEED: ocp.JsonCheckpointHandler()}
-        )
+        ),
+        multiprocessing_options=ocp.options.MultiprocessingOptions(
+            primary_host=own, active_processes={own}
+        ),
     )

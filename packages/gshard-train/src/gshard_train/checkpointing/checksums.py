@@ -8,16 +8,16 @@ into a file of its own.
 import concurrent.futures
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import jax
-import numpy as np
 from etils import epath
-from jax.experimental import multihost_utils
 
 PREFIX = "SHA256SUMS"
 _CHUNK_BYTES = 2**22
 _POLL_SECONDS = 0.2
+_REMOVAL_SECONDS = 30.0  # how long the removal of a step may take that has begun
 
 
 class BackgroundSums:
@@ -51,9 +51,22 @@ class BackgroundSums:
             pass
         try:
             write(step)
-        except FileNotFoundError:  # removed meanwhile, as no longer among those that are kept
-            if step.exists():
+        except FileNotFoundError:
+            if not goes(step, seconds=_REMOVAL_SECONDS):
                 raise
+
+
+def goes(step: epath.Path, *, seconds: float) -> bool:
+    """Whether a step is gone, or is within so many seconds: the run removes those it does not keep.
+
+    Its files go one after the other, its directory last.
+    """
+    end = time.monotonic() + seconds
+    while step.exists():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
 
 
 def write(step: epath.Path) -> None:
@@ -67,16 +80,11 @@ def write(step: epath.Path) -> None:
 
 
 def faults(step: epath.Path) -> list[str]:
-    """What of a step's files is not as it was written; every process hears of all of it.
+    """What of this process's share of a step's files is not as it was written.
 
     Nothing is known of a step that a run was killed too early to sum up: `summed_up` tells.
     """
-    found = list(_share_of_faults(step, jax.process_index(), jax.process_count()))
-    if jax.process_count() > 1:
-        elsewhere = np.ravel(multihost_utils.process_allgather(np.array(len(found))))
-        if not found and elsewhere.any():
-            found = [f"a file that process {int(elsewhere.argmax())} read has changed"]
-    return found
+    return list(_share_of_faults(step, jax.process_index(), jax.process_count()))
 
 
 def summed_up(step: epath.Path) -> bool:

@@ -8,9 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 from absl import logging
-from jax.experimental import multihost_utils
 
-from gshard_train import state
+from gshard_train import agreement, state
 from gshard_train.decoding.decoder import Decoder, Hypothesis
 from gshard_train.decoding.files import being_written, read_manifest, write_split
 from gshard_train.decoding.kept_hypotheses import FILE_NAME, KeptHypotheses, changes
@@ -43,7 +42,7 @@ class SplitDecoding:
         done = done and (not with_experts or (directory / expert_languages.FILE_NAME).exists())
         if done:
             logging.info("%s is there already, decoded from the same", directory)
-        return bool(_from_first(np.asarray(done)))
+        return bool(agreement.from_first(np.asarray(done)))
 
     def decode(self, directory: Path, tasks: Sequence[TaskSplit]) -> Mapping[int, Hypothesis]:
         """The hypotheses of all tasks, by their places; those of other runs are read.
@@ -59,7 +58,7 @@ class SplitDecoding:
         with KeptHypotheses(folder, self.fingerprint, on_disk=_writes()) as kept:
             known = np.zeros(len(examples), bool)
             known[list(kept.found)] = True
-            done = set(np.flatnonzero(_from_first(known)).tolist())
+            done = set(np.flatnonzero(agreement.from_first(known)).tolist())
             if done:
                 logging.info("%d of %d sentences are decoded already", len(done), len(examples))
             try:
@@ -103,10 +102,3 @@ class SplitDecoding:
 
 def _writes() -> bool:
     return jax.process_index() == 0
-
-
-def _from_first(value: np.ndarray) -> np.ndarray:
-    """The first process's value."""
-    if jax.process_count() == 1:
-        return value
-    return np.asarray(multihost_utils.broadcast_one_to_all(value))

@@ -17,6 +17,7 @@ from gshard_train.experiment import Experiment, Prepared
 from gshard_train.measuring.held_out import TaskSplit
 from gshard_train.measuring.teacher_forcing import TeacherForcing
 from gshard_train.models.config import TransformerConfig
+from gshard_train.monitoring.overview import moe_layer_names
 
 FILE_NAME = "experts.json"
 _DIGITS = 6  # of a share
@@ -72,7 +73,7 @@ def shares(
     """
     sums_N = load_NE.sum(-1)
     return {
-        "layers": layer_names(config),
+        "layers": moe_layer_names(config),
         "num_experts": config.num_experts,
         "languages": {
             name: [
@@ -83,18 +84,6 @@ def shares(
             if sums_N[:, n].all()
         },
     }
-
-
-def layer_names(config: TransformerConfig) -> list[str]:
-    """The layers that hold experts: every other one, encoder first."""
-    return [
-        f"{part} layer {layer}"
-        for part, count in (
-            ("encoder", config.num_encoder_layers),
-            ("decoder", config.num_decoder_layers),
-        )
-        for layer in range(0, count, 2)
-    ]
 
 
 def task_language(task: str) -> str:

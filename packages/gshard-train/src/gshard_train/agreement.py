@@ -1,0 +1,76 @@
+"""What several processes hold in common, so that none waits for ever for one that turned off.
+
+Every process calls each of these, whatever it found by itself; what it found is an argument.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from gshard_train.errors import UserError
+
+T = TypeVar("T")
+_BLOCK_BYTES = 256  # texts are filled up to blocks: a program is compiled for each length
+
+
+def gathered(value: Any) -> list[Any]:
+    """Each process's value, of what JSON has a form for."""
+    if jax.process_count() == 1:
+        return [value]
+    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = np.ravel(multihost_utils.process_allgather(np.array(text.size, np.int32)))
+    row = np.zeros(-(-int(sizes.max()) // _BLOCK_BYTES) * _BLOCK_BYTES, np.uint8)
+    row[: text.size] = text
+    rows = multihost_utils.process_allgather(row)
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
+
+
+def from_first(value: np.ndarray) -> np.ndarray:
+    """The first process's value."""
+    if jax.process_count() == 1:
+        return value
+    return np.asarray(multihost_utils.broadcast_one_to_all(value))
+
+
+def decided(decide: Callable[[], T]) -> T:
+    """What `decide` gives on the first process, which alone calls it; of what JSON has a form for.
+
+    Raises:
+      UserError: on every process, where it raises on the first.
+      RuntimeError: the same for other exceptions.
+    """
+    return gathered(together(lambda: decide() if jax.process_index() == 0 else None))[0]
+
+
+def together(function: Callable[[], T]) -> T:
+    """What `function` gives here, if it raises nowhere. It must not wait for other processes.
+
+    Raises:
+      UserError: on every process, where it raises on one.
+      RuntimeError: the same for other exceptions; where it came up it stays what it is.
+    """
+    value, raised = None, None
+    try:
+        value = function()
+    except Exception as error:
+        raised = error
+    told = gathered(_told(raised))
+    if raised is not None:
+        raise raised
+    for index, (text, is_user_error) in enumerate(told):
+        if text is not None:
+            kind = UserError if is_user_error else RuntimeError
+            raise kind(f"process {index}: {text}")
+    return value  # pyright: ignore[reportReturnType]  # nothing was raised
+
+
+def _told(error: Exception | None) -> tuple[str | None, bool]:
+    if error is None:
+        return None, False
+    if isinstance(error, UserError):
+        return str(error), True
+    return f"{type(error).__name__}: {error}", False
