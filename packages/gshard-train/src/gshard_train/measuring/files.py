@@ -83,15 +83,10 @@ def lines(
     ]
 
 
-def result_path(model_dir: str | os.PathLike[str], step: int, split: str) -> Path:
-    """The summary of a step and split."""
-    return Path(model_dir, DIRECTORY, str(step), f"{split}.json")
-
-
 def read_result(model_dir: str | os.PathLike[str], step: int, split: str) -> dict[str, Any] | None:
     """What was written for a step and split, None where nothing whole is there."""
     try:
-        return json.loads(result_path(model_dir, step, split).read_bytes())
+        return json.loads(Path(model_dir, DIRECTORY, str(step), f"{split}.json").read_bytes())
     except (FileNotFoundError, ValueError):
         return None
 
