@@ -211,6 +211,17 @@ def test_checkpoint_of_another_model_names_the_tensors(saved, mesh):
     assert snapshot(saved) == before
 
 
+def test_checkpoint_of_another_optimizer_says_so(saved, mesh):
+    state = make_state(mesh)
+    other = state._replace(opt_state=optax.sgd(1e-3, momentum=0.9).init(state.params))
+    expected = (
+        r"checkpoint 10 in .* is of another optimizer: \d+ tensors differ, none of the parameters, "
+        r"and nothing was changed; .*, or another MODEL_DIR for this optimizer\n"
+    )
+    with Checkpointer(saved) as checkpointer, pytest.raises(UserError, match=expected):
+        checkpointer.restore(10, abstract(other))
+
+
 def test_long_lists_of_tensors_are_cut(tmp_path, mesh):
     tree = {f"t{i:02}": jnp.ones(()) for i in range(25)}
     with Checkpointer(tmp_path) as checkpointer:

@@ -364,7 +364,11 @@ def test_sums_written_after_an_evaluation_do_not_make_it_old(experiment, evaluat
     before = marks.read_text()
     marks.write_text(json.dumps({**json.loads(before), "commit_timestamp_nsecs": 5}))
     assert not evaluator.is_done(7)
+    path = experiment.path("evaluation", "7", "validation.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "checkpoint": None}))
+    assert evaluator.is_done(7)  # a run measured the parameters before it saved them
     marks.write_text(before)
+    evaluator(7, params)
 
 
 def test_a_dry_run_writes_nothing(experiment, evaluator, monkeypatch, tmp_path):

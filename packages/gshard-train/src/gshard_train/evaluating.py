@@ -60,6 +60,7 @@ def evaluate(
     # Before the examples, which take longer.
     checkpointer = Checkpointer(experiment.model_dir)
     chosen = [] if dry_run or steps == "continuous" else find_steps(checkpointer, steps)
+    logging.info("Reading %s.", evaluation.mixture_or_task_name or experiment.mixture_or_task_name)
     evaluator = evaluation.open(experiment, prepared)
     logging.info("Evaluating %s", evaluator)
     if dry_run:

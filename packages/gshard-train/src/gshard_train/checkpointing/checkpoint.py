@@ -317,13 +317,16 @@ class Checkpointer:
         logging.warning("Moved the damaged checkpoint %d to %s.", step, aside)
 
     def _refusal(self, step: int, lines: list[str]) -> str:
+        optimizer_alone = all(line.startswith("opt_state/") for line in lines)
+        other = "optimizer" if optimizer_alone else "model"
+        agree = ", none of the parameters," if optimizer_alone else ""
         shown = lines[:_SHOWN]
         if len(lines) > _SHOWN:
             shown.append(f"and {len(lines) - _SHOWN} more")
         first = (
-            f"checkpoint {step} in {self._directory} is of another model: {len(lines)} tensors "
-            "differ and nothing was changed; use the config.gin beside it, or another MODEL_DIR "
-            "for this model"
+            f"checkpoint {step} in {self._directory} is of another {other}: {len(lines)} tensors "
+            f"differ{agree} and nothing was changed; use the config.gin beside it, or another "
+            f"MODEL_DIR for this {other}"
         )
         return "\n".join([first, *(f"  {line}" for line in shown)])
 
