@@ -300,7 +300,9 @@ def test_tasks_of_m4_are_called_by_their_language():
 
 def evaluate(experiment, evaluator, **options):
     """`evaluate` with the programs that are compiled already."""
-    shared = types.SimpleNamespace(batch_size=8, open=lambda experiment, prepared: evaluator)
+    shared = types.SimpleNamespace(
+        batch_size=8, mixture_or_task_name=None, open=lambda experiment, prepared: evaluator
+    )
     return evaluating.evaluate(experiment, evaluation=shared, **options)
 
 

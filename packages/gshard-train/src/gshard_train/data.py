@@ -6,9 +6,10 @@ packed ones also `encoder_segment_ids`, `encoder_positions`, `decoder_segment_id
 `decoder_positions`.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -79,7 +80,8 @@ class MakeFeed(Protocol):
         ...
 
 
-class Share(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Share:
     """A block of the rows of a global batch: block `index` of `count` of one size."""
 
     index: int
