@@ -84,7 +84,7 @@ def test_scores_and_experts_of_an_evaluation_are_those_of_the_report(
     assert {language["code"] for language in scores["languages"]} == {"cy", "de"}
     pictures = sorted(path.name for path in output.glob("test-experts-*.svg"))
     assert pictures == [
-        "test-experts-0-encoder_layer_0.svg",
-        "test-experts-1-encoder_layer_2.svg",
-        "test-experts-2-decoder_layer_0.svg",
+        "test-experts-0-encoder_0.svg",
+        "test-experts-1-encoder_2.svg",
+        "test-experts-2-decoder_0.svg",
     ]

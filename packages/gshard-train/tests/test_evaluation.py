@@ -176,7 +176,8 @@ def naive(experiment, prepared, params, one_device) -> Naive:
         with rules_scope(DEFAULT_RULES, one_device):
             model = prepared.model.merge(params)
             inputs = np.roll(targets, 1, axis=1) * (np.arange(5) > 0)
-            return model(source, inputs, targets > 0, labels_B=labels, num_labels=3)
+            arrays = map(jnp.asarray, (source, inputs, targets > 0))
+            return model(*arrays, labels_B=labels, num_labels=3)
 
     logits, output = run(jax.device_put(jax.device_get(params), jax.devices()[0]))
     logits = np.asarray(logits, np.float64)
