@@ -57,7 +57,7 @@ def test_the_last_line_is_json(monkeypatch, capsys):
     monkeypatch.setattr(bench_train_start, "measure", lambda *_, **__: iter(starts))
     bench_train.main(["--widths=64"])
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {
-        "loop": {"ratio": 1.0, "bare_seconds": 1.0},
+        "loop": {"ratio_without_reading": 1.0, "ratio": 1.0},
         "experts": {"64": {"ratio": 1.1, "flops_ratio": 1.01}},
         "start": {"--help": 0.5, "first step of a run that goes on": 9.0},
     }

@@ -7,7 +7,7 @@ import importlib
 import pathlib
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import jax
@@ -36,9 +36,16 @@ def quickstart(model_dir: str | pathlib.Path, **model: Any) -> Experiment:
 
 
 def loop_and_bare(
-    model_dir: str | pathlib.Path, *, steps: int, rounds: int
+    model_dir: str | pathlib.Path, *, steps: int, rounds: int, reads: bool
 ) -> dict[str, list[float]]:
-    """Seconds of a step inside `training.train` and of the same program alone, one per turn."""
+    """Seconds of a step inside `training.train` and of the same program alone, one per turn.
+
+    Args:
+      model_dir: of a run of its own.
+      steps: of a turn.
+      rounds: turns that count.
+      reads: whether the feed reads, mixes and tokenises, or gives one batch again and again.
+    """
     # A run imports it in a thread, for the first seconds of training: no cost of the loop's.
     importlib.import_module("clu.metric_writers")
     turns: list[_Turns] = []
@@ -47,11 +54,36 @@ def loop_and_bare(
         turns.append(_Turns(make_step(*arguments, **options), steps))
         return turns[0]
 
+    experiment = quickstart(model_dir)
+    if not reads:
+        experiment = dataclasses.replace(experiment, make_feed=lambda **_: _Ready(experiment))
     with mock.patch.object(training, "make_step", make):
-        training.train(
-            quickstart(model_dir), train_steps=(rounds + _WARM_UP) * steps + 1, log_period=steps
-        )
+        training.train(experiment, train_steps=(rounds + _WARM_UP) * steps + 1, log_period=steps)
     return {"loop": turns[0].loop[_WARM_UP:], "bare": turns[0].bare[_WARM_UP:]}
+
+
+class _Ready:
+    """A feed that takes no time."""
+
+    vocabulary_sizes: ClassVar = {"inputs": 1, "targets": 1}
+
+    def __init__(self, experiment: Experiment):
+        self._batch, self._next = _batch(experiment), 0
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        self._next += 1
+        return self._batch
+
+    def get_state(self) -> dict[str, Any]:
+        """The number of batches given out."""
+        return {"next_index": self._next}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes to a number."""
+        self._next = state["next_index"]
+
+    def close(self) -> None:
+        """Nothing to let go."""
 
 
 class _Turns:
