@@ -19,7 +19,14 @@ from gshard_train.decode import BeamSearch, Search
 from gshard_train.decoding.decoder import Decoder, Hypothesis
 from gshard_train.decoding.fingerprint import fingerprint
 from gshard_train.errors import UserError, reported_as_user_error
-from gshard_train.experiment import Experiment, Prepared, prepare, register, vocabulary_faults
+from gshard_train.experiment import (
+    Experiment,
+    Prepared,
+    for_reading,
+    prepare,
+    register,
+    vocabulary_faults,
+)
 from gshard_train.measuring import expert_languages, files
 from gshard_train.measuring.held_out import find_tasks, read_splits
 from gshard_train.measuring.results import EvaluatedTask, counted, results, told
@@ -85,7 +92,7 @@ class Evaluator:
         batch_size = evaluation.batch_size or experiment.batch_size
         if batch_size != experiment.batch_size:
             # For its faults: mesh and groups have to divide this batch too.
-            prepare(dataclasses.replace(experiment, batch_size=batch_size, microbatches=1))
+            prepare(for_reading(experiment, batch_size))
         self._evaluation, self._experiment = evaluation, experiment
         self._config = prepared.model.config
         self._checkpointer = Checkpointer(experiment.model_dir)

@@ -21,6 +21,7 @@ from gshard_train.monitoring.profiling import Profiler
 from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
+from gshard_train.ranges import positive
 from gshard_train.step import Step, batch_sharding, make_step
 from gshard_train.watchdog import EVALUATING, Limits, Watchdog
 
@@ -85,7 +86,7 @@ def train(
     }
     faults = [
         *_faults(periods, evaluation, peak_flops_per_device),
-        *_limit_faults(silent_seconds=silent_seconds, stuck_seconds=stuck_seconds),
+        *positive(silent_seconds=silent_seconds, stuck_seconds=stuck_seconds),
         *profiling.faults(profile_steps),
         *compilation_cache.faults(compilation_cache_dir),
     ]
@@ -222,12 +223,6 @@ def _faults(
         )
     if peak is not None and not (isinstance(peak, int | float) and peak > 0):
         yield f"peak_flops_per_device={peak!r} must be a number above 0, or None"
-
-
-def _limit_faults(**limits: float) -> Iterator[str]:
-    for name, seconds in limits.items():
-        if not isinstance(seconds, int | float) or seconds <= 0:
-            yield f"{name}={seconds!r} must be a number of seconds above 0"
 
 
 def _start(
