@@ -131,6 +131,20 @@ def test_a_part_is_restored_whatever_the_rest_is(saved, mesh):
     )
 
 
+def test_a_step_tells_what_run_it_is(tmp_path, state):
+    config, identity = "TRAIN_STEPS = 7\n", {"mixture": "m4", "seed": 2**40, "temperature": None}
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, state, FEED, config=config, identity=identity)
+        checkpointer.save(2, state, FEED)
+    # As it was before steps told.
+    shutil.rmtree(tmp_path / "checkpoints" / "2" / "run")
+    (tmp_path / "checkpoints" / "2" / "SHA256SUMS").unlink()
+    with Checkpointer(tmp_path) as checkpointer:
+        assert (checkpointer.config(1), checkpointer.feed_identity(1)) == (config, identity)
+        assert (checkpointer.config(2), checkpointer.feed_identity(2)) == (None, None)
+        assert checkpointer.restore(2, abstract(state))[1] == FEED
+
+
 def test_restored_inside_a_mesh_context(saved, mesh):
     state = make_state(mesh, fill=10.0)
     with Checkpointer(saved) as checkpointer, jax.set_mesh(mesh):

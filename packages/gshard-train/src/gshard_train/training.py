@@ -131,6 +131,7 @@ def train(
                 config.save(effective_config, experiment.model_dir)
         logging.info("What is trained:\n%s", overview(experiment, prepared, train_state))
         watch = Stopwatch()
+        identity = getattr(feed, "identity", dict)()
         with (
             Prefetch(feed, batch_sharding(experiment.rules, prepared.mesh)) as batches,
             Reporter(
@@ -152,7 +153,14 @@ def train(
             def save(figures: Mapping[str, float]) -> None:
                 watchdog.tell(step, "saving")
                 with reporter.stall("checkpoint_stall_seconds"):
-                    checkpointer.save(step, train_state, batches.get_state(), metrics=figures)
+                    checkpointer.save(
+                        step,
+                        train_state,
+                        batches.get_state(),
+                        config=effective_config,
+                        identity=identity,
+                        metrics=figures,
+                    )
 
             watchdog.tell(step, "compiling")
             logging.info("Compiling the step.")

@@ -1,8 +1,9 @@
 """Checkpoints of a run with orbax: what to go on from, whole or not there at all.
 
-`<model_dir>/checkpoints/<step>/` holds the state, as named tensors, and the training feed's
-position. A step's directory gets its name when everything in it is written; a sum of each file
-follows (`checksums`), and what does not agree with them is not read.
+`<model_dir>/checkpoints/<step>/` holds the state, as named tensors, the training feed's position,
+and what run it is: its configuration and what the order of its examples depends on. A step's
+directory gets its name when everything in it is written; a sum of each file follows (`checksums`),
+and what does not agree with them is not read.
 
 With several processes each calls the same methods in the same order: what one finds damaged is
 damaged for all, and the first alone changes names.
@@ -25,7 +26,7 @@ from gshard_train.checkpointing.policy import Kept
 from gshard_train.errors import UserError
 
 DIRECTORY = "checkpoints"
-_STATE, _FEED = "state", "feed"
+_STATE, _FEED, _RUN = "state", "feed", "run"
 _COMMITTED = "_CHECKPOINT_METADATA"  # orbax's; unlike the directory, it never changes
 _NO_LIST = "the list of tensors is missing"
 _SHOWN = 20  # tensors named in one message
@@ -69,6 +70,8 @@ class Checkpointer:
         state: Any,
         feed_state: Mapping[str, Any],
         *,
+        config: str = "",
+        identity: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> bool:
         """Saves a tree of arrays and a feed's position; False if the step is there already.
@@ -80,6 +83,8 @@ class Checkpointer:
           step: a directory of that name.
           state: the arrays.
           feed_state: the position of the training feed, as JSON can hold it.
+          config: the run's effective configuration.
+          identity: what the order of the feed's examples depends on, as JSON can hold it.
           metrics: figures of this step, where the best ones are kept.
         """
         agreement.together(self.wait)
@@ -95,6 +100,7 @@ class Checkpointer:
                 **{
                     _STATE: ocp.args.PyTreeSave(tensors.nested(state)),
                     _FEED: ocp.args.JsonSave(dict(feed_state)),
+                    _RUN: ocp.args.JsonSave({"config": config, "identity": dict(identity or {})}),
                 }
             ),
             metrics=dict(metrics or {}),
@@ -174,6 +180,14 @@ class Checkpointer:
         agreement.together(compare)
         restored = self._read_checked(step, {_STATE: _arrays(wanted, partial=True)})
         return tensors.unnested(restored[_STATE][name], abstract_part)
+
+    def config(self, step: int) -> str | None:
+        """The configuration of the run that saved a step, where it was given one."""
+        return agreement.decided(lambda: self._run(step).get("config") or None)
+
+    def feed_identity(self, step: int) -> dict[str, Any] | None:
+        """What the order of examples depended on when a step was saved, where it is known."""
+        return agreement.decided(lambda: self._run(step).get("identity") or None)
 
     def commit_time(self, step: int) -> int | None:
         """When a step was saved, in nanoseconds; None where it is not there, or does not tell."""
@@ -279,6 +293,11 @@ class Checkpointer:
         with _reader() as reader:
             return reader.restore(self._directory / str(step), args=ocp.args.Composite(**args))
 
+    def _run(self, step: int) -> dict[str, Any]:
+        if not (self._directory / str(step) / _RUN).exists():
+            return {}
+        return self._read_whole(step, {_RUN: ocp.args.JsonRestore()})[_RUN]
+
     def _arrays(self, step: int) -> list[bytes]:
         """Keys of the arrays in the step's database; raises what is wrong with the database.
 
@@ -355,7 +374,11 @@ def _reader() -> ocp.Checkpointer:
     own = jax.process_index()
     return ocp.Checkpointer(
         ocp.CompositeCheckpointHandler(
-            **{_STATE: ocp.PyTreeCheckpointHandler(), _FEED: ocp.JsonCheckpointHandler()}
+            **{
+                _STATE: ocp.PyTreeCheckpointHandler(),
+                _FEED: ocp.JsonCheckpointHandler(),
+                _RUN: ocp.JsonCheckpointHandler(),
+            }
         ),
         multiprocessing_options=ocp.options.MultiprocessingOptions(
             primary_host=own, active_processes={own}
