@@ -241,3 +241,44 @@ def test_a_missing_vocabulary_is_named(make_feed, tmp_path, monkeypatch):
     message = f"vocabulary: no file '{missing}'; give the path of a SentencePiece .model"
     with pytest.raises(FileNotFoundError, match=f"^{re.escape(message)}$"):
         make_feed()
+
+
+@pytest.mark.parametrize("packing", [None, feed.Packing(window_rows=8, window_examples=40)])
+def test_examples_are_named_in_the_rows_that_hold_them(make_feed, packing):
+    changed = {"task_feature_lengths": {"inputs": 40, "targets": 30}, "packing": packing}
+    whole, source = make_feed(**changed), Vocabulary(corpus().source_vocabulary)
+    whole.set_state({"next_index": 2})
+    names, batch = whole.examples({"next_index": 2}), next(whole)
+    assert len(names) == 24
+    for row, listed in zip(batch["encoder_input_tokens"], names, strict=True):
+        expected = []
+        for name in listed.split(", ") if listed else []:
+            code, number = name.split()
+            text = corpus().pairs[code]["train"][int(number)][0]
+            expected += [*source.encode_batch([text])[0][:39], EOS]
+        assert row[row != 0].tolist() == expected
+    parts = [make_feed(**changed, process_index=p, process_count=4) for p in range(4)]
+    assert [name for part in parts for name in part.examples({"next_index": 2})] == names
+
+
+def test_an_identity_names_what_the_order_depends_on(make_feed, tmp_path):
+    plain = make_feed(process_index=1, process_count=2).identity()
+    assert json.loads(json.dumps(plain)) == plain == make_feed().identity()
+    german = make_feed(mixture_or_task_name="m4_sample_de_en").identity()
+    assert german["text of de"] == plain["text of de"]
+    assert "text of fr" not in german
+    for name in ("source.model", "target.model"):
+        shutil.copy(corpus().source_vocabulary, tmp_path / name)
+    for changed, differing in [
+        ({"seed": 4}, {"seed"}),
+        ({"batch_size": 12}, {"batch_size"}),
+        ({"temperature": 2.0}, {"temperature"}),
+        ({"task_feature_lengths": {"inputs": 9, "targets": 8}}, {"length of targets"}),
+        ({"vocabulary_dir": tmp_path}, {"vocabulary of targets"}),
+        (
+            {"packing": feed.Packing(window_rows=8, window_examples=5)},
+            {"packing.window_rows", "packing.window_examples"},
+        ),
+    ]:
+        found = make_feed(**changed).identity()
+        assert {name for name in plain if found[name] != plain[name]} == differing

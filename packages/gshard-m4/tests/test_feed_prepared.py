@@ -86,6 +86,16 @@ def test_a_prepared_directory_feeds_what_the_same_text_in_memory_does(make_feed,
     ]
 
 
+def test_other_text_is_noticed_by_the_manifest(make_feed, folder, tmp_path):
+    texts = {code: {"train": corpus().pairs[code]["train"]} for code in CODES}
+    texts["de"] = {"train": [("Haus", "house"), *texts["de"]["train"][1:]]}
+    write_prepared(tmp_path / "other", texts, name="tiny")
+    options = {"vocabulary_dir": folder / "vocabulary"}
+    first = make_feed(**options).identity()
+    other = make_feed(**options, data_dir=tmp_path / "other").identity()
+    assert {name for name in first if other[name] != first[name]} == {"text of de"}
+
+
 SMALL = Packing(window_rows=4, window_examples=12)
 
 

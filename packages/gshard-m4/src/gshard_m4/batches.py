@@ -18,6 +18,7 @@ from gshard_m4.packing import (
     Window,
     advice,
     pack,
+    row_of_each,
     window_examples,
     window_rows,
 )
@@ -79,9 +80,9 @@ class Examples:
     """The endless sequence of a mixture's pairs, shuffled by a seed, for access by index."""
 
     def __init__(self, described: Mixture, seed: int, *, source_tags: bool = False):
-        corpus, codes = described.corpus, list(described.rates)
-        self._parts = [corpus.pairs[code]["train"] for code in codes]
-        self._tags = [f"{tag(code)} " for code in codes] if source_tags else None
+        corpus, self._codes = described.corpus, list(described.rates)
+        self._parts = [corpus.pairs[code]["train"] for code in self._codes]
+        self._tags = [f"{tag(code)} " for code in self._codes] if source_tags else None
         sizes = [len(part) for part in self._parts]
         self._order = Order(sizes, [*described.rates.values()], seed=seed)
 
@@ -96,12 +97,18 @@ class Examples:
             for k, (source, english) in zip(parts_B, pairs, strict=True)
         ]
 
+    def names(self, places: slice) -> list[str]:
+        """Language and row of its training text, from 0, such as "de 1284", of each pair."""
+        parts_B, rows_B = (array.tolist() for array in self._order[places])
+        return [f"{self._codes[k]} {row}" for k, row in zip(parts_B, rows_B, strict=True)]
+
 
 class UnpackedBatches:
     """Batches with one example a row."""
 
     features = FEATURES
     advice = None
+    window = None
 
     def __init__(self, examples: Examples, encoder: Encoder, batch_size: int, rows: range):
         """`rows` are those of a global batch that are wanted."""
@@ -110,12 +117,19 @@ class UnpackedBatches:
 
     def __call__(self, index: int) -> tuple[Batch, Counts]:
         """The rows of global batch `index`."""
-        first = int(index) * self.examples_per_batch
-        pairs = self._examples[first + self._rows.start : first + self._rows.stop]
+        pairs = self._examples[self._places(index)]
         tokens = self._encoder.encode(pairs)
         batch = unpacked(tokens, self._encoder.lengths)
         cut = sum(side.cut for side in tokens.values())
         return batch, _counted(batch, examples=len(pairs), dropped=0, cut=cut)
+
+    def names(self, index: int) -> list[str]:
+        """The name of the example in each row of global batch `index`."""
+        return self._examples.names(self._places(index))
+
+    def _places(self, index: int) -> slice:
+        first = int(index) * self.examples_per_batch
+        return slice(first + self._rows.start, first + self._rows.stop)
 
 
 class PackedBatches:
@@ -126,6 +140,7 @@ class PackedBatches:
     Attributes:
         examples_per_batch: of a global batch.
         advice: what would fill rows better, None where they are full.
+        window: the size of a window.
     """
 
     features = (*FEATURES, *PACKED_FEATURES)
@@ -135,29 +150,50 @@ class PackedBatches:
     ):
         """`rows` are those of a global batch that are wanted."""
         self._examples, self._encoder, self._rows = examples, encoder, rows
-        self._window, self.advice = _window(packing, examples, encoder, batch_size)
-        self._windows = batch_size // self._window.rows
-        self.examples_per_batch = self._windows * self._window.examples
+        self.window, self.advice = _window(packing, examples, encoder, batch_size)
+        self._windows = batch_size // self.window.rows
+        self.examples_per_batch = self._windows * self.window.examples
 
     def __call__(self, index: int) -> tuple[Batch, Counts]:
         """The rows of global batch `index`, and what the windows that they are of held."""
-        size = self._window.rows
-        first, last = self._rows.start // size, math.ceil(self._rows.stop / size)
-        start = int(index) * self._windows
-        windows, counts = zip(*map(self._pack, range(start + first, start + last)), strict=True)
-        wanted = slice(self._rows.start - first * size, self._rows.stop - first * size)
+        places, wanted = self._places(index)
+        windows, counts = zip(*map(self._pack, places), strict=True)
         joined = {
             name: np.concatenate([window[name] for window in windows])[wanted]
             for name in windows[0]
         }
         return joined, sum(counts, Counts())
 
-    def _pack(self, window: int) -> tuple[Batch, Counts]:
-        first, count = window * self._window.examples, self._window.examples
-        tokens = self._encoder.encode(self._examples[first : first + count])
-        batch, dropped = pack(tokens, self._encoder.lengths, self._window.rows)
+    def names(self, index: int) -> list[str]:
+        """The names of the examples in each row of global batch `index`, joined by commas."""
+        places, wanted = self._places(index)
+        return [", ".join(row) for window in places for row in self._names(window)][wanted]
+
+    def _places(self, index: int) -> tuple[list[slice], slice]:
+        """The examples of each window that rows are of, and these rows in the windows'."""
+        size, count = self.window.rows, self.window.examples
+        first, last = self._rows.start // size, math.ceil(self._rows.stop / size)
+        start = int(index) * self._windows
+        wanted = slice(self._rows.start - first * size, self._rows.stop - first * size)
+        windows = range(start + first, start + last)
+        return [slice(n * count, (n + 1) * count) for n in windows], wanted
+
+    def _pack(self, places: slice) -> tuple[Batch, Counts]:
+        tokens = self._encoder.encode(self._examples[places])
+        batch, dropped = pack(tokens, self._encoder.lengths, self.window.rows)
         cut = sum(side.cut for side in tokens.values())
+        count = self.window.examples
         return batch, _counted(batch, examples=count, dropped=dropped, cut=cut)
+
+    def _names(self, places: slice) -> list[list[str]]:
+        """The names of the examples in each row of a window."""
+        tokens = self._encoder.encode(self._examples[places])
+        rows: list[list[str]] = [[] for _ in range(self.window.rows)]
+        row_B = row_of_each(tokens, self._encoder.lengths, self.window.rows)
+        for name, row in zip(self._examples.names(places), row_B.tolist(), strict=True):
+            if row >= 0:
+                rows[row].append(name)
+        return rows
 
 
 def _window(

@@ -10,8 +10,9 @@ Axes: B batch (of this process), L length.
 """
 
 import dataclasses
+import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from gshard_m4.feed_arguments import (
     check_vocabulary,
     mixture_faults,
 )
+from gshard_m4.feed_identity import Identity, feed_identity
 from gshard_m4.input_error import InputError
 from gshard_m4.packing import Packing
 from gshard_m4.vocabulary import Vocabulary
@@ -98,7 +100,17 @@ def training_feed(
     if batches.advice:
         _warn(mixture_or_task_name, batches.advice)
     sizes = {side: vocab.size for side, vocab in vocabularies.items()}
-    return Feed(batches, sizes, described)
+    identity = functools.partial(
+        feed_identity,
+        described,
+        lengths=encoder.lengths,
+        batch_size=batch_size,
+        seed=seed,
+        source_tags=source_tags,
+        window=batches.window,
+        rates=rates,
+    )
+    return Feed(batches, sizes, described, identity)
 
 
 def _find(name: str, faults: list[str], **options: Any) -> mixture.Mixture:
@@ -151,11 +163,13 @@ class Feed:
         batches: UnpackedBatches | PackedBatches,
         vocabulary_sizes: Mapping[str, int],
         described: mixture.Mixture,
+        identity: Callable[[], Identity],
     ):
         self.vocabulary_sizes = dict(vocabulary_sizes)
         self.examples_per_batch = batches.examples_per_batch
         self.features = batches.features
         self._batches = grain.MapDataset.range(_ENDLESS).map(batches)
+        self._names, self._identity = batches.names, functools.cache(identity)
         self._counts = Counts()
         self._rates = described.rates
         self._sizes = {code: len(described.corpus.pairs[code]["train"]) for code in self._rates}
@@ -182,6 +196,18 @@ class Feed:
         self.close()
         self._next = int(state["next_index"])
         self._iterator = self._start()
+
+    def examples(self, position: Mapping[str, int]) -> list[str]:
+        """The names of the examples in each row that this process gets next at a position.
+
+        Language and row of its training text, from 0, such as "de 1284"; those of a packed row
+        are joined by commas.
+        """
+        return self._names(position["next_index"])
+
+    def identity(self) -> Identity:
+        """What the order of examples depends on, see `feed_identity`."""
+        return dict(self._identity())
 
     def packing_report(self) -> Counts:
         """What this process's batches so far held: examples, dropped and cut ones, fill."""

@@ -119,7 +119,7 @@ def advice(window: Window, lengths: Mapping[str, int], sample: Mapping[str, Toke
 
 def pack(tokens: Mapping[str, Tokens], lengths: Mapping[str, int], rows: int) -> tuple[Batch, int]:
     """The arrays of a window under seqio's names for packed features, and how many were dropped."""
-    row_B = _rows(tokens["inputs"].lengths_B, tokens["targets"].lengths_B, lengths, rows)
+    row_B = row_of_each(tokens, lengths, rows)
     kept_B = np.flatnonzero(row_B >= 0)
     order_B = kept_B[np.argsort(row_B[kept_B], kind="stable")]
     sides = [
@@ -133,16 +133,14 @@ def pack(tokens: Mapping[str, Tokens], lengths: Mapping[str, int], rows: int) ->
     return batch, len(row_B) - len(kept_B)
 
 
-def _rows(
-    inputs_B: Int64[np.ndarray, " B"],
-    targets_B: Int64[np.ndarray, " B"],
-    lengths: Mapping[str, int],
-    rows: int,
+def row_of_each(
+    tokens: Mapping[str, Tokens], lengths: Mapping[str, int], rows: int
 ) -> Int64[np.ndarray, " B"]:
-    """The row of each example, -1 where there is none.
+    """The row of each example of a window, -1 where there is none.
 
     Shares are compared as integers, times both lengths: the same on every machine.
     """
+    inputs_B, targets_B = tokens["inputs"].lengths_B, tokens["targets"].lengths_B
     n, m = lengths["inputs"], lengths["targets"]
     over_B = np.cumsum(inputs_B) > int(_REACHED * rows * n)
     over_B |= np.cumsum(targets_B) > int(_REACHED * rows * m)
