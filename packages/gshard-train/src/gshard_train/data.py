@@ -34,11 +34,20 @@ PACKED_FEATURES = (
 )
 
 
+class AnotherOrderError(Exception):
+    """What a feed gives is not what the run had read; the text says what differs and why."""
+
+
 class Feed(Protocol):
     """Batches for this host, in an order that depends on the seed alone.
 
     A feed whose batches hold more than `FEATURES` names them all in an attribute `features`; the
     model takes `PACKED_FEATURES` beside.
+
+    A feed may have two methods more. `examples(position)` gives the names of the examples in each
+    row of this process's share of the batch that comes next at a position, as a list of str;
+    `identity()` what the order of examples depends on, as a flat dict that JSON can hold, equal
+    for every number of processes: a run does not go on with another order unless told.
     """
 
     @property
@@ -55,7 +64,11 @@ class Feed(Protocol):
         ...
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes to a position that `get_state` gave; the next batch is the one after it."""
+        """Goes to a position that `get_state` gave; the next batch is the one after it.
+
+        Raises:
+          AnotherOrderError: the feed is there, but what comes before it is not what came then.
+        """
         ...
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from absl import logging
 
-from gshard_train import compilation_cache, config, state
+from gshard_train import compilation_cache, config, resuming, state
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.data import Feed, to_mesh
@@ -44,6 +44,7 @@ def train(
     silent_seconds: float = Limits.silent,
     stuck_seconds: float = Limits.stuck,
     effective_config: str = "",
+    changed_feed: str = resuming.REFUSE,
     dry_run: bool = False,
 ) -> int:
     """Trains until step `train_steps` and returns the step reached.
@@ -69,6 +70,8 @@ def train(
       stuck_seconds: the same for one that does nothing for so long: makes no step, and neither
         begins nor ends to compile, to save or to evaluate.
       effective_config: text that is kept as `config.gin` beside the checkpoints.
+      changed_feed: what happens where the order of examples is another than the checkpoint's:
+        "refuse"; "go on" at the same number of batches; "restart" from the beginning of the data.
       dry_run: builds everything, the compiled step too, and neither trains nor writes anything.
 
     Raises:
@@ -89,6 +92,7 @@ def train(
         *positive(silent_seconds=silent_seconds, stuck_seconds=stuck_seconds),
         *profiling.faults(profile_steps),
         *compilation_cache.faults(compilation_cache_dir),
+        *resuming.faults(changed_feed),
     ]
     if faults:
         raise UserError(*faults)
@@ -101,7 +105,7 @@ def train(
     prepared = prepare(experiment)
     evaluation = evaluation if eval_period else None
     if dry_run:
-        return _build(experiment, prepared, evaluation)
+        return _build(experiment, prepared, evaluation, changed_feed)
     with (
         compilation_cache.use(compilation_cache_dir, model_dir=experiment.model_dir),
         contextlib.closing(open_feed(experiment, prepared)) as feed,
@@ -118,7 +122,7 @@ def train(
         watchdog.tell(0, "reading what is held out")
         evaluate = evaluation.open(experiment, prepared) if evaluation else None
         watchdog.tell(0, "restoring")
-        train_state = _start(experiment, prepared, feed, checkpointer)
+        train_state = _start(experiment, prepared, feed, checkpointer, changed_feed)
         step = int(train_state.step)
         if step >= train_steps:
             logging.info("Step %d of %d is reached: nothing to train.", step, train_steps)
@@ -234,7 +238,11 @@ def _faults(
 
 
 def _start(
-    experiment: Experiment, prepared: Prepared, feed: Feed, checkpointer: Checkpointer
+    experiment: Experiment,
+    prepared: Prepared,
+    feed: Feed,
+    checkpointer: Checkpointer,
+    changed_feed: str,
 ) -> state.TrainState:
     """The newest checkpoint's state, with the feed at its place, or a new state."""
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
@@ -243,8 +251,11 @@ def _start(
             *arguments, seed=experiment.seed, offload_optimizer=experiment.offload_optimizer
         )
     shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
-    restored, feed_state = checkpointer.restore(newest, shapes)
-    feed.set_state(feed_state)
+    choice: Any = {"step": newest, "changed_feed": changed_feed}
+    anew = resuming.begins_anew(feed, checkpointer.feed_identity(newest), **choice)
+    restored, position = checkpointer.restore(newest, shapes)
+    if not anew:
+        resuming.go_to(feed, position, **choice)
     logging.info("Going on from step %d.", newest)
     return restored
 
@@ -275,7 +286,12 @@ def _repeated_share(feed: Feed, position: Mapping[str, Any]) -> float | None:
     return None if tell is None else tell(position)
 
 
-def _build(experiment: Experiment, prepared: Prepared, evaluation: "Evaluation | None") -> int:
+def _build(
+    experiment: Experiment,
+    prepared: Prepared,
+    evaluation: "Evaluation | None",
+    changed_feed: str,
+) -> int:
     """A dry run: everything up to the first step; returns the step that training would go on from.
 
     The parameters are not made and no checkpoint is read, but that it fits is checked.
@@ -288,6 +304,8 @@ def _build(experiment: Experiment, prepared: Prepared, evaluation: "Evaluation |
     ):
         if (newest := checkpointer.latest_step()) is not None:
             checkpointer.check(newest, shapes)
+            saved = checkpointer.feed_identity(newest)
+            resuming.begins_anew(feed, saved, step=newest, changed_feed=changed_feed)
         logging.info("What would be trained:\n%s", overview(experiment, prepared, shapes))
         batch = to_mesh(next(feed), batch_sharding(experiment.rules, prepared.mesh))
         listed = ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in batch.items())

@@ -1,0 +1,108 @@
+"""The training feed at the place where a checkpoint left it, if it still is the same feed.
+
+Whether it is tells what the order of its examples depends on, its `identity`, and the feed itself
+where going to a position shows it. Several processes decide together: what one finds holds for all.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from absl import logging
+
+from gshard_train import agreement
+from gshard_train.data import AnotherOrderError, Feed
+from gshard_train.errors import UserError, reported_as_user_error
+
+REFUSE, GO_ON, RESTART = CHOICES = ("refuse", "go on", "restart")
+_SHOWN = 20  # differences in one message
+_WIDTH = 60  # characters of a value
+_CHOICE = (
+    "to go on at the same number of batches, where examples may come again or never, add "
+    f"--gin.train.changed_feed=\"'{GO_ON}'\"; to begin the data anew \"'{RESTART}'\""
+)
+
+
+def faults(changed_feed: object) -> Iterator[str]:
+    """A sentence for what is none of the choices."""
+    if changed_feed not in CHOICES:
+        yield f"changed_feed={changed_feed!r} must be one of {', '.join(map(repr, CHOICES))}"
+
+
+def begins_anew(
+    feed: Feed, saved: Mapping[str, Any] | None, *, step: int, changed_feed: str
+) -> bool:
+    """Whether the data begin anew, because the feed is another than the checkpoint's.
+
+    Args:
+      feed: which has not gone to a position yet.
+      saved: the identity that the checkpoint has; None where it has none.
+      step: the checkpoint's.
+      changed_feed: one of `CHOICES`.
+
+    Raises:
+      UserError: it is another feed and that is refused; names what differs, then and now.
+    """
+    with reported_as_user_error():
+        now = getattr(feed, "identity", dict)()
+    lines = next(filter(None, agreement.gathered(differences(saved or now, now))), [])
+    if not saved:
+        logging.info("Checkpoint %d does not say what its order of examples depended on.", step)
+    if not lines:
+        return False
+    shown = [f"  {line}" for line in lines[:_SHOWN]]
+    if len(lines) > _SHOWN:
+        shown.append(f"  and {len(lines) - _SHOWN} more")
+    said = "\n".join([f"the training feed is another than that of checkpoint {step}:", *shown])
+    return _chosen(said, changed_feed) == RESTART
+
+
+def go_to(feed: Feed, position: dict[str, Any], *, step: int, changed_feed: str) -> None:
+    """Brings the feed to a checkpoint's position.
+
+    Raises:
+      UserError: what was read before the position is not what the run had read, and that is
+        refused; or the position is none of this feed's.
+    """
+    beginning = feed.get_state()
+    found = next(filter(None, agreement.gathered(_went(feed, position))), None)
+    if found and _chosen(f"checkpoint {step}: {found}", changed_feed) == RESTART:
+        feed.set_state(beginning)
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A line for each name whose value differs; what is not there is as None."""
+    return [
+        f"{name}: {_text(then.get(name))} then, {_text(now.get(name))} now"
+        for name in {**then, **now}
+        if then.get(name) != now.get(name)
+    ]
+
+
+def _went(feed: Feed, position: dict[str, Any]) -> str | None:
+    """What going to a position showed of the data."""
+
+    def go() -> str | None:
+        try:
+            with reported_as_user_error():
+                feed.set_state(position)
+        except AnotherOrderError as error:
+            return str(error)
+        return None
+
+    return agreement.together(go)
+
+
+def _chosen(said: str, changed_feed: str) -> str:
+    """The choice, told in the log, where it is not to refuse."""
+    if changed_feed == REFUSE:
+        raise UserError(f"{said}\nundo the change; or, {_CHOICE}")
+    what = "the data begin anew" if changed_feed == RESTART else "the position is kept"
+    logging.warning("%s\nAs changed_feed=%r says, %s.", said, changed_feed, what)
+    return changed_feed
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = str(value)
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
