@@ -90,5 +90,6 @@ def _numbers(experiment: "Experiment") -> Iterator[tuple[str, str, int]]:
     yield "target_vocab_size", "vocab", model.target_vocab_size
     if model.num_experts:
         yield "embed", "expert_embed", model.embed
-        yield "mlp", "expert_mlp", model.mlp
+        width = "mlp" if model.expert_mlp is None else "expert_mlp"
+        yield width, "expert_mlp", model.expert_width
         yield "num_groups", "group", model.num_groups

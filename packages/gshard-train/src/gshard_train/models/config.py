@@ -28,6 +28,7 @@ class TransformerConfig:
       max_length: longest sequence, which is the size of the tables of learned positions.
       embed: model width M.
       mlp: hidden width H of the dense feed-forward layers and of each expert.
+      expert_mlp: that of each expert, where it is another.
       num_heads: attention heads N.
       head_dim: width D of a head; N x D need not equal M.
       num_encoder_layers: even; layers 0, 2, 4 ... hold experts, the others are dense.
@@ -41,6 +42,8 @@ class TransformerConfig:
         S slots in every expert.
       second_expert: "random" dispatches the second expert with probability 2 g2 (the paper),
         "always" or "never".
+      choices: experts per token. With more than the paper's two all are always used, weighed by a
+        softmax over them, and `second_expert` has to be "always": for experts that were split.
       dispatch: "einsum" is the paper's Algorithm 2, "gather" moves rows by index.
       dropout_rate: on embeddings, on each residual branch and on attention weights, as the paper
         has it; a multiple of 2**-16.
@@ -59,6 +62,7 @@ class TransformerConfig:
     max_length: int = 1024
     embed: int = 1024
     mlp: int = 8192
+    expert_mlp: int | None = None
     num_heads: int = 16
     head_dim: int = 128
     num_encoder_layers: int = 18
@@ -68,6 +72,7 @@ class TransformerConfig:
     slots_per_token: float = 2.0
     eval_slots_per_token: float | None = None
     second_expert: SecondExpert = "random"
+    choices: int = 2
     dispatch: Dispatch = "einsum"
     dropout_rate: float = 0.1
     attention_dropout_rate: float | None = None
@@ -87,10 +92,15 @@ class TransformerConfig:
         rate = self.attention_dropout_rate
         return self.dropout_rate if rate is None else rate
 
+    @property
+    def expert_width(self) -> int:
+        """The hidden width of each expert."""
+        return self.mlp if self.expert_mlp is None else self.expert_mlp
+
     def _faults(self) -> Iterator[str]:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name == "num_experts" else 1
+            least = {"num_experts": 0, "choices": 2}.get(field.name, 1)
             if field.type in (int, "int") and not is_whole(value, least):
                 yield f"{field.name}={value!r} must be an integer of at least {least}"
             elif field.name.endswith("coder_layers") and value % 2:
@@ -102,8 +112,10 @@ class TransformerConfig:
             yield f"dropout_rate={self.dropout_rate!r} must be a number in [0, 1)"
         if (rate := self.attention_dropout_rate) is not None and not is_share(rate):
             yield f"attention_dropout_rate={rate!r} must be a number in [0, 1), or None"
-        if (count := self.pipeline_microbatches) is not None and not is_whole(count, 1):
-            yield f"pipeline_microbatches={count!r} must be an integer of at least 1, or None"
+        for name in ("expert_mlp", "pipeline_microbatches"):
+            if (value := getattr(self, name)) is not None and not is_whole(value, 1):
+                yield f"{name}={value!r} must be an integer of at least 1, or None"
+        yield from self._choice_faults()
         if fault := remat_fault(self.remat, self.num_experts):
             yield fault
         for name, kinds in (("dispatch", Dispatch), ("second_expert", SecondExpert)):
@@ -111,3 +123,14 @@ class TransformerConfig:
                 yield f"{name}={value!r} must be one of {', '.join(allowed)}"
         if self.dtype not in DTYPES:
             yield f"dtype={self.dtype!r} must be float32, bfloat16 or (for tests) float64"
+
+    def _choice_faults(self) -> Iterator[str]:
+        if not is_whole(self.choices, 3) or not is_whole(self.num_experts, 0):
+            return
+        if 0 < self.num_experts < self.choices:
+            yield f"choices={self.choices} must be at most num_experts={self.num_experts}"
+        if self.second_expert != "always":
+            yield (
+                f"choices={self.choices} needs second_expert='always', not "
+                f"{self.second_expert!r}: the coin is for the second of two"
+            )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from gshard_moe import MoELayer, MoEOutput
+from gshard_moe import MoELayer, MoEOutput, Top2, TopK
 from gshard_moe.grouping import group, ungroup
 from gshard_train.models.config import TransformerConfig
 from gshard_train.models.context import Context
@@ -65,13 +65,14 @@ class FeedForwardPart(nnx.Module):
 
 
 def _moe_layer(config: TransformerConfig, *, rngs: nnx.Rngs) -> MoELayer:
+    two = config.choices == 2
     return MoELayer(
         config.num_experts,
         config.embed,
-        config.mlp,
+        config.expert_width,
         slots_per_token=config.slots_per_token,
         eval_slots_per_token=config.eval_slots_per_token,
-        second_expert=config.second_expert,
+        router=Top2(config.second_expert) if two else TopK(config.choices, "choose_then_softmax"),
         dispatch=config.dispatch,
         dtype=jnp.dtype(config.dtype),
         rngs=rngs,

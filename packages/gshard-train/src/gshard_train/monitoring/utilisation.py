@@ -51,10 +51,10 @@ def step_flops(
     layer_tokens /= 2  # every other layer has experts
     if choices is None:
         choices = choices_per_token(config) * layer_tokens
-    total += (layer_tokens + choices) * 4 * M * config.mlp
+    total += (layer_tokens * config.mlp + choices * config.expert_width) * 4 * M
     return 3 * (total + layer_tokens * 2 * M * config.num_experts)
 
 
 def choices_per_token(config: TransformerConfig) -> int:
     """Experts that a token asks for in each MoE layer."""
-    return 1 if config.second_expert == "never" else 2
+    return 1 if config.second_expert == "never" else config.choices
