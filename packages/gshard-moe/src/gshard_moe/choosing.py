@@ -1,6 +1,6 @@
 """What all ways of routing share: the best expert, counting, and the Routing made of choices.
 
-Everything is float32, boolean or integer, whatever the activations are.
+Everything is float32 (float64 of float64), boolean or integer, whatever the activations are.
 
 Axes: G groups, S tokens per group, E experts, K choices per token.
 """
@@ -19,8 +19,13 @@ _BLOCK = 128
 
 
 def probabilities(logits_GSE: Float[Array, "G S E"]) -> Float[Array, "G S E"]:
-    """Softmax over experts, in float32."""
-    return jax.nn.softmax(logits_GSE.astype(jnp.float32), axis=-1)
+    """Softmax over experts, in float32 at least."""
+    return jax.nn.softmax(at_least_float32(logits_GSE), axis=-1)
+
+
+def at_least_float32(x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+    """What decides on experts: half precision as float32, and float64 as it is."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 @jax.custom_vjp

@@ -1,7 +1,8 @@
 """From router logits to a Routing: which expert, which of its slots, with what weight.
 
 `top2` is GShard, arXiv 2006.16668, Algorithm 1, for all groups at once; `top1` and `topk` give
-slots in the same order. Everything is float32 or integer, whatever the activations are.
+slots in the same order. Everything is float32 (float64 of float64) or integer, whatever the
+activations are.
 
 Axes: G groups, S tokens per group, E experts, K choices per token.
 """
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from gshard_moe.choosing import (
+    at_least_float32,
     best,
     check_inputs,
     in_choice_order,
@@ -77,7 +79,7 @@ def top2(
     """
     check_inputs("top2", logits_GSE, mask_GS, capacity, key_faults(key, logits_GSE.shape[:1]))
     _check_second("top2", second, key)
-    logits_GSE = logits_GSE.astype(jnp.float32)
+    logits_GSE = at_least_float32(logits_GSE)
     stopped_GSE = jax.lax.stop_gradient(logits_GSE)
     valid_GS = valid(logits_GSE, mask_GS)
     expert1_GS, first_GSE = best(stopped_GSE)

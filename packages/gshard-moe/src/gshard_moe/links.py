@@ -81,9 +81,8 @@ def _from_slots_backward(
     weight_GL = take(weight_GSK.reshape(G, S * K, 1), links.choice_GL)
     dy_GLM = d_GLM * jnp.where(links.filled_GL[..., None], weight_GL, 0).astype(d_GLM.dtype)
     # The weight's gradient is <d of the token, output of the slot>, and is where the slot is.
-    inner_GL1 = jnp.einsum("GLM,GLM->GL", d_GLM, y_GLM, preferred_element_type=jnp.float32)[
-        ..., None
-    ]
+    wide = jnp.promote_types(d_GLM.dtype, jnp.float32)
+    inner_GL1 = jnp.einsum("GLM,GLM->GL", d_GLM, y_GLM, preferred_element_type=wide)[..., None]
     dw_GSK = take(inner_GL1, links.slot_GSK.reshape(G, S * K)).reshape(G, S, K)
     return dy_GLM, jnp.where(links.kept_GSK, dw_GSK, 0).astype(weight_GSK.dtype), None
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from gshard_moe.choosing import at_least_float32
 from gshard_moe.drawing import draw, fold_in
 
 
@@ -20,7 +21,7 @@ def router_logits(
     jitter: float = 0.0,
     key: jax.Array | None = None,
 ) -> Float[Array, "G S E"]:
-    """The product with the router in full float32; 0 for padding, whatever it holds.
+    """The product with the router in full float32 or more; 0 for padding, whatever it holds.
 
     Args:
       x_GSM: Tokens.
@@ -35,8 +36,8 @@ def router_logits(
         key = fold_in(key, 1)
         evenly = functools.partial(jax.random.uniform, minval=1 - jitter, maxval=1 + jitter)
         noise = draw(evenly, key, x_GSM.shape)
-        x_GSM = x_GSM.astype(jnp.float32) * noise
-    logits_GSE: Array = _product(x_GSM, router_ME.astype(jnp.float32), mask_GS)
+        x_GSM = at_least_float32(x_GSM) * noise
+    logits_GSE: Array = _product(x_GSM, at_least_float32(router_ME), mask_GS)
     return logits_GSE
 
 
@@ -51,7 +52,7 @@ def _product(x_GSM: Array, router_ME: Array, mask_GS: Array | None) -> Array:
     # experts. The gradient decides nothing: it has the precision of all others there.
     logits_GSE = jnp.einsum(
         "GSM,ME->GSE",
-        x_GSM.astype(jnp.float32),
+        at_least_float32(x_GSM),
         router_ME,
         precision=jax.lax.Precision.HIGHEST,
     )
@@ -78,7 +79,7 @@ def _backward(saved: tuple[Array, Array, Array | None], d_GSE: Array) -> tuple[A
             cpu=lambda x, _, d: without_padding(x, (d != 0).any(-1)),
             default=lambda x, mask, _: without_padding(x, mask),
         )
-    drouter_ME = jnp.einsum("GSM,GSE->ME", x_GSM.astype(jnp.float32), d_GSE)
+    drouter_ME = jnp.einsum("GSM,GSE->ME", at_least_float32(x_GSM), d_GSE)
     return dx_GSM, drouter_ME, None
 
 

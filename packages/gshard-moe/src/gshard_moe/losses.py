@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gshard_moe.choosing import at_least_float32
 from gshard_moe.statistics import mask_faults
 
 
@@ -59,7 +60,7 @@ def router_z_loss(
     _raise("router_z_loss", mask_faults(mask_GS, logits_GSE.shape[:2]))
     valid_GS = _weights(logits_GSE, mask_GS)
     # Before the logsumexp, so that its gradient is 0 too, whatever padding holds.
-    logits_GSE = jnp.where(valid_GS[..., None] > 0, logits_GSE.astype(jnp.float32), 0.0)
+    logits_GSE = jnp.where(valid_GS[..., None] > 0, at_least_float32(logits_GSE), 0.0)
     return mean_square(jax.nn.logsumexp(logits_GSE, axis=-1), mask_GS)
 
 

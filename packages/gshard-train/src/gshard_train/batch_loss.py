@@ -141,7 +141,8 @@ def metrics_of(sums: Sums, totals: Totals) -> Metrics:
 
 
 def _weights(batch: Batch) -> Float[Array, "B L"]:
-    return jnp.maximum(batch["decoder_loss_weights"], 0).astype(jnp.float32)
+    # JAX's float is float32, and float64 where that is switched on.
+    return jnp.maximum(batch["decoder_loss_weights"], 0).astype(float)
 
 
 def _sequences(mask_BL: Bool[Array, "B L"], segment_BL: Int[Array, "B L"] | None) -> Int[Array, ""]:

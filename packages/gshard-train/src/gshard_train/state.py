@@ -59,7 +59,8 @@ class Model(NamedTuple):
 def abstract_model(config: TransformerConfig) -> Model:
     """The model of a config; allocates nothing."""
     module = nnx.eval_shape(lambda: EncoderDecoder(config, rngs=nnx.Rngs(params=0)))
-    return Model(*nnx.split(module), config)
+    graph, variables = nnx.split(module)
+    return Model(graph, jax.eval_shape(lambda tree: _as_trained(tree, config), variables), config)
 
 
 def shardings(
@@ -138,6 +139,15 @@ def create(
     )()
 
 
+def _as_trained(params: Any, config: TransformerConfig) -> Any:
+    """Drawn parameters, which are float32, in float64 where activations are.
+
+    Both kinds of model then begin with the same numbers.
+    """
+    wide = jnp.promote_types(config.dtype, jnp.float32)
+    return jax.tree.map(lambda param: param.astype(wide), params)
+
+
 def compiled_init(
     model: Model,
     optimizer: optax.GradientTransformation,
@@ -152,7 +162,7 @@ def compiled_init(
     def init() -> TrainState:
         init_key, run_key = jax.random.split(jax.random.key(seed))
         module = EncoderDecoder(model.config, rngs=nnx.Rngs(params=init_key))
-        params = nnx.to_pure_dict(nnx.state(module))
+        params = _as_trained(nnx.to_pure_dict(nnx.state(module)), model.config)
         return TrainState(
             jnp.zeros((), jnp.int32), params, optimizer.init(params), jax.random.key_data(run_key)
         )

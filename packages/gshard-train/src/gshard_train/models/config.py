@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import get_args
 
+import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
@@ -48,7 +49,8 @@ class TransformerConfig:
       dropout_rate: on embeddings, on each residual branch and on attention weights, as the paper
         has it; a multiple of 2**-16.
       attention_dropout_rate: on attention weights, where it is another; None for `dropout_rate`.
-      dtype: of activations; parameters, router and softmax stay float32.
+      dtype: of activations; parameters, router and softmax stay float32, and are float64 where
+        activations are: what depends on rounding alone shows there.
       remat: "none" keeps all activations for the backward pass, "full" keeps one per pair of
         layers, "save_dispatch" also keeps what crossed the all-to-alls; a tuple names the blocks
         of which only the input is kept: "attention", "feed_forward", "experts".
@@ -123,6 +125,8 @@ class TransformerConfig:
                 yield f"{name}={value!r} must be one of {', '.join(allowed)}"
         if self.dtype not in DTYPES:
             yield f"dtype={self.dtype!r} must be float32, bfloat16 or (for tests) float64"
+        elif jnp.dtype(self.dtype) == "float64" and not jax.config.jax_enable_x64:
+            yield "dtype='float64' needs a program started with JAX_ENABLE_X64=1 in its environment"
 
     def _choice_faults(self) -> Iterator[str]:
         if not is_whole(self.choices, 3) or not is_whole(self.num_experts, 0):

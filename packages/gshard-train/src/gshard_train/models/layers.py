@@ -28,10 +28,10 @@ class RMSScale(nnx.Module):
         self.scale = named(jnp.ones(embed, jnp.float32), ["embed"])
 
     def __call__(self, x: Float[Array, "*dims M"]) -> Float[Array, "*dims M"]:
-        """The scaled vectors in the dtype of `x`; the mean is taken in float32."""
-        x32 = x.astype(jnp.float32)
-        inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x32), axis=-1, keepdims=True) + RMS_EPSILON)
-        return (x32 * inverse * self.scale[...]).astype(x.dtype)
+        """The scaled vectors in the dtype of `x`; the mean is taken in float32 at least."""
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        inverse = jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + RMS_EPSILON)
+        return (wide * inverse * self.scale[...]).astype(x.dtype)
 
 
 def dropout(
