@@ -1,36 +1,75 @@
-"""Stopping when asked to: at once noted in one process, agreed upon among several."""
+"""Stopping when asked to: at once before the first step, then noted or agreed upon."""
 
 import os
+import queue
 import signal
 
 import jax
+import pytest
 from jax.experimental import multihost_utils
 
-from gshard_train.interruption import StopRequest
+from gshard_train import interruption
+from gshard_train.interruption import Interrupted, StopRequest
 
 
-def test_one_process_notes_the_signal_and_asks_nobody(monkeypatch):
-    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", lambda step: 1 / 0)
-    with StopRequest() as stop:
-        stop.agree(3)
-        assert stop.name is None
-        signal.raise_signal(signal.SIGTERM)
-        assert stop.name == "SIGTERM"
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_before_the_first_step_a_signal_ends_the_process(number, code, capfd):
+    ended, told = queue.Queue(), []
+    with StopRequest(at_once=ended.put) as stop:
+        stop.until_begin(doing=lambda: "compiling", leave=told.append)
+        signal.raise_signal(number)
+        assert ended.get(timeout=20) == code
+    said = f"{number.name} while compiling, before the first step; nothing had to be saved"
+    assert told == [said]
+    assert capfd.readouterr().err == f"\n{said}.\n"
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_several_processes_stop_at_the_step_that_they_agree_on(monkeypatch):
-    sent = []
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(os, "kill", lambda process, number: sent.append((process, number)))
-    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", lambda step: step == 5)
-    before = signal.getsignal(signal.SIGTERM)
+def test_one_process_notes_the_signal_and_asks_nobody(monkeypatch, capfd):
+    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", lambda point: 1 / 0)
     with StopRequest() as stop:
-        assert signal.getsignal(signal.SIGTERM) == before  # JAX's own handler
+        stop.begin()
+        stop.check()
+        assert stop.name is None
+        signal.raise_signal(signal.SIGTERM)
+        assert (stop.name, stop.exit_code) == ("SIGTERM", 75)
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Interrupted) as caught:
+            stop.check()
+        assert caught.value.exit_code == 75
+        assert stop.seconds >= 0
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert capfd.readouterr().err.split("\n")[1::2] == [
+        "SIGTERM: stopping after this step, with a checkpoint; Ctrl-C ends at once",
+        "SIGTERM: stopping already",
+    ]
+
+
+def test_ctrl_c_is_no_reason_to_start_again_and_a_second_one_ends_at_once(monkeypatch):
+    raised = []
+    with StopRequest() as stop:
+        stop.begin()
+        signal.raise_signal(signal.SIGINT)
+        assert (stop.name, stop.exit_code) == ("SIGINT", 130)
+        monkeypatch.setattr(signal, "raise_signal", raised.append)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert raised == [signal.SIGINT]
+
+
+def test_several_processes_stop_at_the_point_that_they_agree_on(monkeypatch):
+    sent, passed_on = [], []
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(interruption, "_pass_on", lambda: passed_on.append(True))
+    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", lambda point: point == 2)
+    with StopRequest() as stop:
+        stop.begin()
+        assert passed_on  # JAX takes SIGTERM now
+        monkeypatch.setattr(os, "kill", lambda process, number: sent.append((process, number)))
         signal.raise_signal(signal.SIGINT)
         assert sent == [(os.getpid(), signal.SIGTERM)]
-        stop.agree(4)
+        stop.agree()
         assert stop.name is None
-        stop.agree(5)
-        assert stop.name == "SIGTERM"
+        stop.agree()
+        assert (stop.name, stop.exit_code) == ("SIGINT", 130)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler

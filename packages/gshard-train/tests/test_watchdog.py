@@ -17,6 +17,9 @@ class Store(dict):
         assert allow_overwrite or key not in self
         self[key] = value
 
+    def blocking_key_value_get(self, key, timeout_in_ms):
+        return self[key]
+
     def key_value_dir_get(self, key):
         return [(name, value) for name, value in self.items() if name.startswith(f"{key}/")]
 
@@ -63,6 +66,7 @@ def test_one_that_was_killed_is_named_with_its_step_before_the_others_are_stuck(
     assert look(three, clock, 5) == [None] * 3
     assert look(three[:2], clock, 15) == [None] * 2
     said = look(three[:2], clock, 5)
+    assert said[0] == said[1]  # the second reads what the first found
     assert [s.split(" on ")[0] for s in said] == ["process 2"] * 2
     assert [s.split(", ", 1)[1] for s in said] == [
         "at step 6 (training), has not been heard of for 15 s"
@@ -117,7 +121,7 @@ def test_an_evaluation_may_take_ten_times_as_long(three, clock):
     for watchdog in three:
         watchdog.tell(4, EVALUATING)
     assert look(three, clock, 600) == [None] * 3
-    assert "(evaluating), has done nothing" in look(three, clock, 5)[0]
+    assert "(evaluating) for 605 s" in look(three, clock, 5)[0]
 
 
 def test_the_thread_ends_the_process_once(clock):
@@ -157,6 +161,36 @@ def test_a_coordinator_that_is_gone_is_named():
         assert ended.wait(20)
     assert said == [
         "process 0 no longer answers (UNAVAILABLE: failed to connect); process 1 ends at step 0"
+    ]
+
+
+def test_process_0_that_only_keeps_the_store_is_missed_by_another(three, clock):
+    assert look(three, clock, 5) == [None] * 3
+    assert look(three[1:], clock, 10) == [None] * 2
+    said = look(three[1:], clock, 5)
+    assert [s.split(" on ")[0] for s in said] == ["process 0"] * 2
+
+
+def test_one_that_leaves_ends_the_others_with_its_reason(three, clock):
+    three[2].tell(3)
+    three[2].leave("SIGTERM while compiling")
+    said = look(three[:2], clock, 5)
+    assert [s.split(" on ")[0] for s in said] == ["process 2"] * 2
+    assert said[0].endswith(", at step 3 was stopped: SIGTERM while compiling")
+
+
+def test_nobody_is_blamed_where_all_are_at_the_same_step(three, clock):
+    for watchdog in three:
+        watchdog.tell(4)
+    assert look(three, clock, 65) == ["all processes are at step 4 (training) for 65 s"] * 3
+
+
+def test_limits_lie_below_the_one_at_which_jax_aborts_without_the_step():
+    assert not list(Limits().faults())
+    assert list(Limits(silent=90, stuck=-1).faults()) == [
+        "stuck_seconds=-1 must be a number above 0",
+        "silent_seconds=90 must be at most 80: after 100 s without a sign of life JAX aborts all "
+        "processes, and does not say at which step",
     ]
 
 

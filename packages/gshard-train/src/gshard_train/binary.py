@@ -11,7 +11,7 @@ from absl import logging as absl_logging
 
 from gshard_train import command_line, config, distributed, errors
 
-INTERRUPTED = 130
+_BUG = 1  # as Python has it
 _HELP = {"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"}
 
 
@@ -19,8 +19,6 @@ def run(
     program: str,
     description: str,
     main: Callable[[config.LoadedConfig, bool], None],
-    *,
-    stop_together: bool = False,
 ) -> None:
     """Parses the command line, loads the configuration and calls `main` with it.
 
@@ -28,7 +26,6 @@ def run(
       program: its name in messages, such as `gshard-train`.
       description: what `--help` prints above the flags.
       main: called with the loaded configuration and whether this is a dry run.
-      stop_together: whether several processes agree on when to stop, see `distributed.join`.
     """
     # TensorFlow only reads data and writes events here; its start-up messages help nobody.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -47,24 +44,33 @@ def run(
         except flags.Error as error:
             sys.exit(_report(program, errors.UserError(f"{error}; --help lists the flags")))
 
-    def guarded(arguments: Sequence[str]) -> int:
+    def work(arguments: Sequence[str]) -> None:
         _show_own_information()
+        loaded = _load(arguments)
+        if values.print_config:
+            print(loaded.origins(), end="")
+            return
+        distributed.join(command_line.processes(values), program=program)
+        command_line.tell_seqio(values)
+        main(loaded, values.dry_run)
+
+    def guarded(arguments: Sequence[str]) -> int:
         try:
-            loaded = _load(arguments)
-            if values.print_config:
-                print(loaded.origins(), end="")
-                return 0
-            processes = command_line.processes(values)
-            distributed.join(processes, program=program, stop_together=stop_together)
-            command_line.tell_seqio(values)
-            main(loaded, values.dry_run)
+            work(arguments)
+            return 0
         except errors.UserError as error:
-            return _report(program, error)
+            code = _report(program, error)
         except KeyboardInterrupt as interruption:
             said = str(interruption) or "interrupted; nothing was lost that was on disk"
             print(f"{program}: {said}", file=sys.stderr)
-            return INTERRUPTED
-        return 0
+            code = getattr(interruption, "exit_code", errors.INTERRUPTED)
+        except Exception:
+            if not distributed.joined():
+                raise
+            traceback.print_exc()
+            code = _BUG
+        distributed.leave(code)
+        return code
 
     app.run(guarded, flags_parser=parse)
 

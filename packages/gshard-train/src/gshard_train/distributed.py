@@ -21,6 +21,8 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^:\s\[\]]+):(\d{1,5})")
 _HOST = re.compile(r"[\w.:\[\]-]+")
 _EXAMPLE = "10.0.0.1:8476"
 _GRACE_SECONDS = 30  # by which JAX's limit lies behind ours
+HEARTBEAT_SECONDS = 100  # without a sign of life after which JAX aborts all processes
+_LEAVE_SECONDS = 30  # in which a process that failed waits for the others
 _logger = logging.getLogger(__name__)
 
 
@@ -88,7 +90,7 @@ def _given(flags: Mapping[str, object]) -> list[str]:
     return [f"{flag}={value}" for flag, value in flags.items() if value is not None]
 
 
-def join(processes: Processes, *, program: str, stop_together: bool = False) -> None:
+def join(processes: Processes, *, program: str) -> None:
     """Waits for the other processes and makes all devices known to all; nothing for a single one.
 
     Must come before anything asks JAX for its devices. When not all have come in time, the process
@@ -98,8 +100,6 @@ def join(processes: Processes, *, program: str, stop_together: bool = False) -> 
     Args:
       processes: which there are.
       program: its name in messages, such as `gshard-train`.
-      stop_together: JAX takes SIGTERM and finds a step for all to stop at, which the program has to
-        ask for (`interruption.StopRequest`); otherwise the signal ends the process.
 
     Raises:
       UserError: the values are wrong, or the machine does not tell what it was asked for.
@@ -111,7 +111,8 @@ def join(processes: Processes, *, program: str, stop_together: bool = False) -> 
     _need_free_port(processes)
     import jax
 
-    jax.config.update("jax_enable_preemption_service", stop_together)
+    # It would swallow SIGTERM from here on, before anyone asks for it (`interruption`).
+    jax.config.update("jax_enable_preemption_service", False)
     with _time_limit(processes, program):
         try:
             jax.distributed.initialize(
@@ -119,11 +120,43 @@ def join(processes: Processes, *, program: str, stop_together: bool = False) -> 
                 num_processes=processes.process_count,
                 process_id=processes.process_index,
                 initialization_timeout=processes.timeout_seconds + _GRACE_SECONDS,
+                heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(_failure(processes, error)) from error
     # Nothing about devices: the question would start JAX's backend, before make_mesh sets it up.
     _logger.info("All processes have come.")
+
+
+def joined() -> bool:
+    """Whether this is one of several processes that have found each other."""
+    jax = sys.modules.get("jax")
+    return jax is not None and jax.distributed.is_initialized()
+
+
+def leave(exit_code: int) -> None:
+    """Ends one of several processes that cannot go on; returns where there is only one.
+
+    At a normal exit JAX waits five minutes for the others, which may be waiting for this one.
+    """
+    if not joined():
+        return
+    import jax
+
+    ending = threading.Thread(target=jax.distributed.shutdown, daemon=True)
+    ending.start()
+    ending.join(_LEAVE_SECONDS)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(exit_code)
+
+
+def coordinator_answers() -> bool:
+    """Whether process 0 can still be reached."""
+    from jax._src import distributed  # no public name tells the address
+
+    address = distributed.global_state.coordinator_address
+    return address is None or _answers(address)
 
 
 def _need_free_port(processes: Processes) -> None:

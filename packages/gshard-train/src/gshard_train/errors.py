@@ -4,8 +4,10 @@ import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
 
-USER_ERROR = 2  # the exit code
-RESTART = 75  # the exit code where starting again may help (EX_TEMPFAIL of sysexits.h)
+# Exit codes: no restart mends a user's error, while starting again goes on after all others.
+USER_ERROR = 2
+RESTART = 75  # EX_TEMPFAIL of sysexits.h
+INTERRUPTED = 130  # Ctrl-C, as shells have it
 # What set-up code raises for a wrong value, a missing file or a directory that cannot be used.
 _MENDABLE = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 # gin adds such a line to every exception that passes one of its wrappers.

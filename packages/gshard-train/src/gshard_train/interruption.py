@@ -1,55 +1,161 @@
-"""Stopping a run when asked to, at the end of a step."""
+"""Stopping a run when asked to: at once before its first step, then at the end of a step.
+
+A machine that is taken away says so by SIGTERM: Kubernetes' kubelet, which passes on the notices of
+Google Cloud's machines, and SLURM do. Whoever sends it is to start the run again, elsewhere.
+"""
 
 import os
 import signal
+import socket
 import sys
+import threading
+import time
+from collections.abc import Callable
 from types import FrameType
 
 import jax
 from jax.experimental import multihost_utils
 
+from gshard_train.errors import INTERRUPTED, RESTART
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to stop and has left a checkpoint behind."""
+    """A run was asked to stop and has left on disk what it had.
+
+    Args:
+      said: what a person should know.
+      exit_code: of the process; Ctrl-C's by default.
+    """
+
+    def __init__(self, said: str = "", exit_code: int = INTERRUPTED):
+        super().__init__(said)
+        self.exit_code = exit_code
 
 
 class StopRequest:
-    """A `with` block in which SIGINT and SIGTERM only set `name`; a second one ends at once.
+    """A `with` block in which SIGINT and SIGTERM end a run without losing a step.
 
-    Several processes have to stop at the same step: there JAX takes SIGTERM, passes it on to the
-    others and finds a step that none has reached, which `agree` asks for.
+    Until `begin` there is nothing to lose: a thread ends the process, whatever the main thread is
+    in the middle of. After it they only set `name`; a second SIGINT ends at once, and a second
+    SIGTERM changes nothing, since who sends it kills when its patience is over.
+
+    Several processes have to stop at the same point: from `begin` on JAX takes SIGTERM, passes it
+    on to the others and finds a point that none has reached, which `agree` asks for.
+
+    Args:
+      at_once: called with the exit code to end the process before `begin`.
     """
 
-    def __init__(self):
+    def __init__(self, *, at_once: Callable[[int], None] = os._exit):
         self.name: str | None = None
-        self._several = jax.process_count() > 1
+        self._end, self._begun, self._points = at_once, False, 0
+        self._doing: Callable[[], str] = lambda: "starting"
+        self._leave: Callable[[str], None] = lambda said: None
+        self._asked, self._noticed = signal.SIGTERM.name, 0.0
         self._previous = {}
+        self._listening, self._signalled = socket.socketpair()
+        self._thread = threading.Thread(target=self._listen, name="signals", daemon=True)
 
     def __enter__(self) -> "StopRequest":
-        for number in STOP_SIGNALS[:1] if self._several else STOP_SIGNALS:
+        self._signalled.setblocking(False)
+        self._wakeup = signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
+        for number in STOP_SIGNALS:
             self._previous[number] = signal.signal(number, self._note)
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._wakeup)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        self._signalled.close()
+        self._thread.join()
+        self._listening.close()
 
-    def agree(self, step: int) -> None:
-        """Sets `name` at the step at which all processes stop, once one was asked to."""
-        if self._several and multihost_utils.reached_preemption_sync_point(step):
-            self.name = signal.Signals.SIGTERM.name
+    @property
+    def exit_code(self) -> int:
+        """What the process ends with: SIGTERM is followed by a start elsewhere, Ctrl-C is not."""
+        return RESTART if self.name == signal.SIGTERM.name else INTERRUPTED
+
+    @property
+    def seconds(self) -> float:
+        """Since this process knows that it has to stop."""
+        return time.monotonic() - self._noticed
+
+    def until_begin(self, *, doing: Callable[[], str], leave: Callable[[str], None]) -> None:
+        """Gives what is said when the process ends at once, and who else is told it."""
+        self._doing, self._leave = doing, leave
+
+    def begin(self) -> None:
+        """From now on there is something to save."""
+        self._begun = True
+        if jax.process_count() > 1:
+            self._previous.pop(signal.SIGTERM, None)
+            _pass_on()
+
+    def agree(self) -> None:
+        """Sets `name` where all processes stop, once one was asked to; called by all as often."""
+        if jax.process_count() == 1:
+            return
+        self._points += 1
+        if multihost_utils.reached_preemption_sync_point(self._points):
+            self._set(self._asked)
+
+    def check(self) -> None:
+        """As `agree`, in the middle of something that a stop need not wait for.
+
+        Raises:
+          Interrupted: `name` is set.
+        """
+        self.agree()
+        if self.name:
+            raise Interrupted(exit_code=self.exit_code)
+
+    def _set(self, name: str) -> None:
+        self.name, self._noticed = name, time.monotonic()
+
+    def _listen(self) -> None:
+        while number := self._listening.recv(1):
+            if not self._begun and number[0] in STOP_SIGNALS:
+                self._at_once(signal.Signals(number[0]).name)
+
+    def _at_once(self, name: str) -> None:
+        said = f"{name} while {self._doing()}, before the first step; nothing had to be saved"
+        _say(f"{said}.")
+        self._leave(said)
+        self._set(name)
+        self._end(self.exit_code)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self._several:
+        if not self._begun:
+            return  # the thread's
+        name = signal.Signals(number).name
+        if jax.process_count() > 1:
             signal.signal(number, signal.SIG_DFL)  # a second one ends at once
+            self._asked = name
             os.kill(os.getpid(), signal.SIGTERM)
-            return
-        if self.name is not None:
+        elif self.name is None:
+            self._set(name)
+            _say(f"{name}: stopping after this step, with a checkpoint; Ctrl-C ends at once")
+        elif number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        self.name = signal.Signals(number).name
-        # Not through logging, whose locks the interrupted code may hold.
-        said = f"\n{self.name}: stopping after this step, with a checkpoint; again to end at once\n"
-        os.write(sys.stderr.fileno(), said.encode())
+        else:
+            _say(f"{name}: stopping already")
+
+
+def _pass_on() -> None:
+    """Lets JAX take SIGTERM, which until here ends the process."""
+    # No public name for it after jax.distributed.initialize, where it would swallow the signal.
+    from jax._src import distributed
+
+    if distributed.global_state.preemption_sync_manager is None:
+        jax.config.update("jax_enable_preemption_service", True)
+        distributed.global_state.initialize_preemption_sync_manager()
+
+
+def _say(text: str) -> None:
+    # Not through logging, whose locks the interrupted code may hold.
+    os.write(sys.stderr.fileno(), f"\n{text}\n".encode())

@@ -18,7 +18,7 @@ def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
 
 def run() -> None:
     """Entry point of `gshard-train`."""
-    binary.run("gshard-train", __doc__ or "", main, stop_together=True)
+    binary.run("gshard-train", __doc__ or "", main)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from gshard_train.monitoring.profiling import Profiler
 from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
-from gshard_train.ranges import positive
 from gshard_train.step import Step, batch_sharding, make_step
 from gshard_train.watchdog import EVALUATING, Limits, Watchdog
 
@@ -87,9 +86,10 @@ def train(
         "log_period": log_period,
         "EVAL_PERIOD": eval_period,
     }
+    limits = Limits(silent_seconds, stuck_seconds)
     faults = [
         *_faults(periods, evaluation, peak_flops_per_device),
-        *positive(silent_seconds=silent_seconds, stuck_seconds=stuck_seconds),
+        *limits.faults(),
         *profiling.faults(profile_steps),
         *compilation_cache.faults(compilation_cache_dir),
         *resuming.faults(changed_feed),
@@ -107,16 +107,13 @@ def train(
     if dry_run:
         return _build(experiment, prepared, evaluation, changed_feed)
     with (
+        StopRequest() as stop,
         compilation_cache.use(compilation_cache_dir, model_dir=experiment.model_dir),
         contextlib.closing(open_feed(experiment, prepared)) as feed,
         Checkpointer(experiment.model_dir, keep=kept) as checkpointer,
-        StopRequest() as stop,
-        Watchdog(
-            jax.process_index(),
-            jax.process_count(),
-            limits=Limits(silent_seconds, stuck_seconds),
-        ) as watchdog,
+        Watchdog(jax.process_index(), jax.process_count(), limits=limits) as watchdog,
     ):
+        stop.until_begin(doing=lambda: watchdog.doing, leave=watchdog.leave)
         if evaluation:
             logging.info("Reading what is evaluated.")
         watchdog.tell(0, "reading what is held out")
@@ -170,12 +167,13 @@ def train(
             logging.info("Compiling the step.")
             with reporter.stall("compile_seconds"):
                 run_step = _compiled(experiment, prepared, train_state, batches.shapes())
+            stop.begin()
             while step < train_steps and not stop.name:
                 watchdog.tell(step)
                 with watch.part("data"):
                     batch = next(batches)
                 step += 1
-                stop.agree(step)
+                stop.agree()
                 profiler.before(step, train_state)
                 # The call itself waits where the devices cannot take another program yet.
                 with (
@@ -208,10 +206,13 @@ def train(
             # Before the reporter closes, which may wait for TensorBoard's slow start.
             watchdog.tell(step, "saving")
             checkpointer.wait()
+            if stop.name:
+                logging.info("Saved step %d %.1f s after %s.", step, stop.seconds, stop.name)
     if step < train_steps:
         raise Interrupted(
             f"{stop.name}: stopped at step {step} of {train_steps}, whose checkpoint is in "
-            f"{experiment.path('checkpoints')}; run the same command again to go on"
+            f"{experiment.path('checkpoints')}; run the same command again to go on",
+            stop.exit_code,
         )
     logging.info("Trained to step %d; everything is in %s.", step, experiment.model_dir)
     return step

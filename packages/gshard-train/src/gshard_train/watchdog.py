@@ -2,8 +2,11 @@
 
 All processes wait for each other on their devices: when one is stuck or gone, the others hang
 without a word, or JAX aborts them a hundred seconds later, with the number of a task and without
-the step. Here every process tells the others, through JAX's coordination service, which step it is
-at and that it is alive; each looks at all of them.
+the step. Here every process tells, through JAX's coordination service, which step it is at and that
+it is alive. Process 0 looks at all of them, so that a thousand processes do not read a million
+values; what it finds, or another that waits for too long, is left for all to read. The service
+itself is a part of process 0: when that dies JAX aborts the others at once, and the last word is
+had in the handler of the abort.
 """
 
 import contextlib
@@ -14,13 +17,17 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from gshard_train import aborts
+from gshard_train.distributed import HEARTBEAT_SECONDS, coordinator_answers
 from gshard_train.errors import RESTART
+from gshard_train.ranges import is_number, positive
 
 DONE, EVALUATING = "done", "evaluating"
-_KEY = "gshard_train/watchdog"
+_KEY, _VERDICT = "gshard_train/watchdog", "gshard_train/verdict"
+_LOOKS = 10  # within the shortest limit
 _logger = logging.getLogger(__name__)
 
 
@@ -29,6 +36,10 @@ class Store(Protocol):
 
     def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
         """Writes one value."""
+        ...
+
+    def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
+        """One value, once it is there; raises when it does not come in time."""
         ...
 
     def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
@@ -40,8 +51,23 @@ class Store(Protocol):
 class Limits:
     """How long, in seconds, is too long."""
 
-    silent: float = 45.0  # without a sign of life; below JAX's own 100
+    silent: float = 45.0  # without a sign of life
     stuck: float = 900.0  # without anything begun or ended; ten times as long while it evaluates
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with them, under the names they have in `training.train`."""
+        yield from positive(silent_seconds=self.silent, stuck_seconds=self.stuck)
+        if is_number(self.silent) and self.silent > (most := HEARTBEAT_SECONDS * 0.8):
+            yield (
+                f"silent_seconds={self.silent} must be at most {most:g}: after "
+                f"{HEARTBEAT_SECONDS} s without a sign of life JAX aborts all processes, and "
+                "does not say at which step"
+            )
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two looks."""
+        return min(self.silent, self.stuck) / _LOOKS
 
 
 class Seen(NamedTuple):
@@ -83,31 +109,82 @@ class Watchdog:
         self._step, self._doing, self._since = 0, "starting", clock()
         self._began = self._since
         self._heard: dict[int, tuple[int, float]] = {}  # last beat of each process, and when
+        self._answered = self._began
+        self._first: Seen | None = None  # what process 0 last said
+        self._aborts = contextlib.ExitStack()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def __enter__(self) -> "Watchdog":
         if self._store is not None:
+            if self._index:
+                self._aborts.enter_context(aborts.last_word(self._aborted))
             self._thread.start()
         return self
 
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
+    ) -> None:
+        if self._store is None:
+            return
+        if error is not None and _from_devices(error):
+            self._wait_for_verdict(error)
         self._closed.set()
-        if self._store is not None:
-            self._thread.join()
-            # The others wait for one that failed: they miss it as they would a dead one.
-            self.tell(self._step, "failed" if error else DONE)
-            with contextlib.suppress(Exception):  # the run is over, and process 0 may be gone
-                self._say()
+        self._thread.join()
+        self._aborts.close()
+        # The others wait for one that failed: they miss it as they would a dead one.
+        self.tell(self._step, "failed" if kind else DONE)
+        with contextlib.suppress(Exception):  # the run is over, and process 0 may be gone
+            self._say()
 
     def tell(self, step: int, doing: str = "training") -> None:
         """This process is at `step` and does something new, such as "saving"."""
         self._step, self._doing, self._since = step, doing, self._clock()
 
+    @property
+    def doing(self) -> str:
+        """What this process last told that it does."""
+        return self._doing
+
+    def leave(self, said: str) -> None:
+        """Tells the others that this process ends, and why; they end too."""
+        if self._store is not None:
+            self._judge(f"{self._me()} was stopped: {said}")
+
     def look(self) -> str | None:
         """What is wrong with one of the processes, after telling the others about this one."""
+        assert self._store is not None
+        if self._index:
+            self._hear_first()
         self._say()
-        everyone, now = self._read(), self._clock()
+        if found := self._store.key_value_dir_get(_VERDICT):
+            return found[0][1]
+        now = self._clock()
+        waited = now - self._since
+        stuck = waited > self._limits.stuck * (10 if self._doing == EVALUATING else 1)
+        first = {0: self._first} if self._first else {}
+        everyone = first if self._index and not stuck else self._read()
+        said = self._silent(everyone, now)
+        if not said and stuck:
+            said = _behind(everyone, waited)
+        if said:
+            self._judge(said)
+        return said
+
+    def _hear_first(self) -> None:
+        """Reads what process 0 says; raises after a pause where the service is frozen."""
+        assert self._store is not None
+        try:
+            text = self._store.blocking_key_value_get(
+                f"{_KEY}/0", max(int(1000 * self._limits.pause), 1)
+            )
+        except Exception:  # JAX's own type has no public name
+            if self._first:
+                raise
+        else:
+            self._first = Seen(**json.loads(text))
+
+    def _silent(self, everyone: Mapping[int, Seen], now: float) -> str | None:
         for index, seen in everyone.items():
             if self._heard.get(index, (None, 0.0))[0] != seen.beat:
                 self._heard[index] = (seen.beat, now)
@@ -116,27 +193,48 @@ class Watchdog:
             if seen.doing != DONE and silent > self._limits.silent:
                 return f"{_name(index, seen)} has not been heard of for {silent:.0f} s"
         absent = sorted(set(range(self._count)) - set(everyone))
-        if absent and now - self._began > self._limits.stuck:
+        if not self._index and absent and now - self._began > self._limits.stuck:
             return f"process {absent[0]} has not been heard of since the start"
-        waited = now - self._since
-        if waited > self._limits.stuck * (10 if self._doing == EVALUATING else 1):
-            index, seen = min(everyone.items(), key=lambda item: item[1].step)
-            return f"{_name(index, seen)} has done nothing for {waited:.0f} s"
         return None
 
+    def _judge(self, said: str) -> None:
+        """Leaves a word for all, unless one is there: the first to find something is right."""
+        assert self._store is not None
+        with contextlib.suppress(Exception):  # JAX's own type has no public name
+            self._store.key_value_set(f"{_VERDICT}/all", said)
+
     def _watch(self) -> None:
-        pause = min(self._limits.silent, self._limits.stuck) / 5
-        while not self._closed.wait(pause):
+        while not self._closed.wait(self._limits.pause):
             try:
                 said = self.look()
-            except Exception as error:  # JAX's own type has no public name
-                self._heard.setdefault(0, (0, self._clock()))
-                if self._clock() - self._heard[0][1] <= self._limits.silent:
+                self._answered = self._clock()
+            except Exception as error:
+                if self._clock() - self._answered <= self._limits.silent:
                     continue
                 said = f"process 0 no longer answers ({str(error).splitlines()[0]})"
             if said and not self._closed.is_set():
+                if not self._index:
+                    time.sleep(2 * self._limits.pause)  # with it goes what the others read
                 self._end(f"{said}; process {self._index} ends at step {self._step}")
                 return
+
+    def _wait_for_verdict(self, error: BaseException) -> None:
+        """Lets the thread end this process where the error comes of another that is gone."""
+        seconds = 1.5 * self._limits.silent
+        said = str(error).split("\n")[0]
+        _logger.error("%s Looking for %.0f s whether another process is gone.", said, seconds)
+        time.sleep(seconds)
+
+    def _aborted(self) -> None:
+        """Ends this process where process 0 is gone; otherwise says where it was aborted."""
+        if coordinator_answers() and self._clock() - self._answered < self._limits.silent:
+            _logger.critical("%s is aborted.", self._me())
+            return
+        first = _name(0, self._first) if self._first else "process 0"
+        self._end(f"{first} has died; process {self._index} ends at step {self._step}")
+
+    def _me(self) -> str:
+        return f"process {self._index} on {socket.gethostname()}, at step {self._step}"
 
     def _say(self) -> None:
         assert self._store is not None
@@ -153,6 +251,22 @@ class Watchdog:
 
 def _name(index: int, seen: Seen) -> str:
     return f"process {index} on {seen.host}, at step {seen.step} ({seen.doing}),"
+
+
+def _behind(everyone: Mapping[int, Seen], waited: float) -> str:
+    """Who holds up all: the one that is at an earlier step than others."""
+    index, seen = min(everyone.items(), key=lambda item: item[1].step)
+    if len(everyone) > 1 and all(each.step == seen.step for each in everyone.values()):
+        doing = ", ".join(sorted({each.doing for each in everyone.values()}))
+        return f"all processes are at step {seen.step} ({doing}) for {waited:.0f} s"
+    return f"{_name(index, seen)} has done nothing for {waited:.0f} s"
+
+
+def _from_devices(error: BaseException) -> bool:
+    """Whether an error may come of another process, which this one's devices waited for."""
+    import jax
+
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error)
 
 
 def _coordination_service() -> Store:
