@@ -1,7 +1,9 @@
 """Training from the tasks of seqio, with a mixture made for these tests."""
 
+import functools
 import re
 import warnings
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -12,17 +14,18 @@ with warnings.catch_warnings():
     import seqio
     import tensorflow as tf
 
-from gshard_train.data import SeqioFeed
+from gshard_train.data import AnotherOrderError, SeqioFeed
 from gshard_train.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
 LENGTHS = {"inputs": 6, "targets": 5}
 WORDS = ["red", "green", "blue", "black", "white"]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def register(name: str, marks: str) -> None:
-    """A task whose source spells the target's letters behind a mark."""
+def register(name: str, marks: str, *first: Callable) -> None:
+    """A task whose source spells the target's letters behind a mark, after `first`."""
     rows = [(mark + word[:3], word[:4]) for mark in marks for word in WORDS]
     features = {
         side: seqio.Feature(seqio.ByteVocabulary(), add_eos=True) for side in ("inputs", "targets")
@@ -37,6 +40,7 @@ def register(name: str, marks: str) -> None:
             num_input_examples={"train": len(rows), "validation": len(rows)},
         ),
         preprocessors=[
+            *(functools.partial(_mapped, function) for function in first),
             seqio.preprocessors.tokenize,
             seqio.preprocessors.append_eos_after_trim,
         ],
@@ -44,14 +48,29 @@ def register(name: str, marks: str) -> None:
     )
 
 
+def _mapped(function: Callable, data: tf.data.Dataset) -> tf.data.Dataset:
+    return data.map(function)
+
+
 register("spell_ab", "ab")
 register("spell_c", "c")
 seqio.MixtureRegistry.add("spell", ["spell_ab", "spell_c"], default_rate=1.0)
 
 
-def feed(process_index: int = 0, process_count: int = 1, *, pack: bool = False) -> SeqioFeed:
+def unseeded(row: dict) -> dict:
+    """Text with a letter that is another one each time."""
+    letter = tf.strings.substr(LETTERS, tf.random.uniform([], maxval=26, dtype=tf.int32), 1)
+    return {**row, "inputs": tf.strings.join([row["inputs"], letter])}
+
+
+register("random", "ab", unseeded)
+
+
+def feed(
+    process_index: int = 0, process_count: int = 1, *, pack: bool = False, name: str = "spell"
+) -> SeqioFeed:
     return SeqioFeed(
-        mixture_or_task_name="spell",
+        mixture_or_task_name=name,
         task_feature_lengths={"inputs": 17, "targets": 16} if pack else LENGTHS,
         batch_size=8,
         seed=3,
@@ -64,13 +83,39 @@ def feed(process_index: int = 0, process_count: int = 1, *, pack: bool = False) 
 def test_a_feed_goes_on_from_its_position():
     whole = feed()
     batches = [next(whole) for _ in range(4)]
-    again = feed()
-    again.set_state({"next_index": 2})
+    stopped = feed(0, 2)  # of two processes, and goes on as one of four
+    for _ in range(2):
+        next(stopped)
+    again = feed(1, 4)
+    again.set_state(stopped.get_state())
     for expected in batches[2:]:
-        jax.tree.map(np.testing.assert_array_equal, next(again), expected)
-    assert again.get_state() == whole.get_state() == {"next_index": 4}
+        jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y[2:4]), next(again), expected)
+    assert again.get_state() == whole.get_state()
+    assert again.get_state()["next_index"] == 4
     assert batches[0]["encoder_input_tokens"].shape == (8, 6)
     assert batches[0]["decoder_target_tokens"].shape == (8, 5)
+
+
+def test_a_task_that_gives_other_text_when_read_again_is_noticed():
+    first, again = feed(name="random"), feed(name="random")
+    for _ in range(3):
+        next(first)
+    position = first.get_state()
+    expected = r"batch 2 of random, read again, is not what it was \(hash .*, then "
+    with pytest.raises(AnotherOrderError, match=expected + position["batch_hash"]):
+        again.set_state(position)
+    next(again)
+    assert again.get_state()["next_index"] == 4
+    again.set_state({"next_index": 1})  # as an earlier version kept it: not compared
+
+
+def test_an_identity_names_what_the_order_depends_on():
+    found = feed().identity()
+    assert found == feed(1, 2).identity()
+    assert found["rate of spell_c"] == 1.0
+    assert found["vocabulary of targets"] == "ByteVocabulary of 259"
+    assert found["seed"] == 3
+    assert feed(1, 2).examples({"next_index": 7})[0] == "spell batch 7 row 4"
 
 
 def test_packed_rows_hold_whole_examples_and_start_each_anew():

@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding
 
 from gshard_train.errors import UserError
 from gshard_train.measuring.held_out import cache_faults, find_source, find_tasks
+from gshard_train.seqio_order import batch_hash, order_identity, read_up_to
 
 Batch = dict[str, np.ndarray]
 FEATURES = (
@@ -144,7 +145,8 @@ class SeqioFeed:
 
     Every host reads the whole mixture in the same order and keeps its own rows, so the global
     batches depend on the seed alone, and the number of hosts may change between two steps. The
-    price: reading is not divided among hosts, and going to a position reads up to it again.
+    price: reading is not divided among hosts, and going to a position reads up to it again. That
+    it was the same text again is seen by a hash of the batch before the position.
 
     Packed, a row holds as many examples as seqio puts there, one after the other as they come;
     their attention and their positions are their own.
@@ -192,6 +194,7 @@ class SeqioFeed:
             name: feature.vocabulary.vocab_size for name, feature in features.items()
         }
         self._next = 0
+        self._hash: str | None = None
         self._batches: Iterator[Batch] | None = None
 
     def __iter__(self) -> "SeqioFeed":
@@ -199,24 +202,55 @@ class SeqioFeed:
 
     def __next__(self) -> Batch:
         if self._batches is None:
-            self._batches = self._read(self._next)
+            self._batches = self._read()
         batch = next(self._batches)
         self._next += 1
-        return {name: batch[name][self._rows] for name in self.features}
+        self._hash = batch_hash(batch)
+        return {name: rows[self._rows] for name, rows in batch.items()}
 
     def get_state(self) -> dict[str, Any]:
-        """The number of batches given out."""
-        return {"next_index": self._next}
+        """The number of batches given out, and a hash of the last global one."""
+        return {"next_index": self._next, "batch_hash": self._hash}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Starts again and reads up to the position at the next batch."""
-        self._next, self._batches = int(state["next_index"]), None
+        """Starts again and reads up to the position.
+
+        Raises:
+          AnotherOrderError: the last batch read is not what it was; the feed stays there.
+        """
+        self._next, self._hash, self._batches = int(state["next_index"]), None, None
+        if not self._next:
+            return
+        self._batches = self._read()
+        self._hash = batch_hash(read_up_to(self._batches, self._next))
+        if self._hash != (then := state.get("batch_hash", self._hash)):
+            raise AnotherOrderError(
+                f"batch {self._next - 1} of {self._source.name}, read again, is not what it was "
+                f"(hash {self._hash}, then {then}): its files or the versions that read them "
+                "have changed, or its functions are random without a seed"
+            )
+
+    def examples(self, position: Mapping[str, Any]) -> list[str]:
+        """Batch and row, such as "mix batch 12 row 3"; seqio keeps no names of examples."""
+        rows = range(self._rows.start, self._rows.stop)
+        return [f"{self._source.name} batch {position['next_index']} row {row}" for row in rows]
+
+    def identity(self) -> dict[str, str | int | float | None]:
+        """What the order of examples depends on, as far as seqio tells."""
+        return {
+            **order_identity(self._source, self._lengths),
+            "batch_size": self._batch_size,
+            "seed": self._seed,
+            "pack": self._pack,
+            "use_cached": self._use_cached,
+        }
 
     def close(self) -> None:
         """Lets the pipeline go."""
         self._batches = None
 
-    def _read(self, start: int) -> Iterator[Batch]:
+    def _read(self) -> Iterator[Batch]:
+        """All batches from the first on."""
         import seqio
 
         data = self._source.get_dataset(
@@ -228,5 +262,5 @@ class SeqioFeed:
             num_epochs=None,
         )
         data = seqio.EncDecFeatureConverter(pack=self._pack)(data, self._lengths)
-        data = data.batch(self._batch_size, drop_remainder=True).skip(start)
-        return data.as_numpy_iterator()
+        data = data.batch(self._batch_size, drop_remainder=True).as_numpy_iterator()
+        return ({name: batch[name] for name in self.features} for batch in data)
