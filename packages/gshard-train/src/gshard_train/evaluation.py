@@ -116,16 +116,19 @@ class Evaluator:
             else None
         )
 
-    def __call__(self, step: int, params: state.Params) -> dict[str, float]:
+    def __call__(
+        self, step: int, params: state.Params, *, between: Callable[[], None] = lambda: None
+    ) -> dict[str, float]:
         """Scalars named eval/<task, or all>/<metric>; with several splits eval/<split>/...
 
         Writes MODEL_DIR/evaluation/<step>/ and MODEL_DIR/evaluation.jsonl, on the first process
-        only.
+        only. `between` is called between batches; what it raises ends the evaluation, of which
+        splits that are done stay.
         """
         found = {}
         checkpoint = self._checkpointer.commit_time(step)
         for split, tasks in self._splits.items():
-            result = self._measure(step, split, tasks, params, checkpoint)
+            result = self._measure(step, split, tasks, params, checkpoint, between)
             prefix = "eval" if len(self._splits) == 1 else f"eval/{split}"
             found |= {f"{prefix}/{name}": value for name, value in files.scalars(result).items()}
         if jax.process_index() == 0:
@@ -205,12 +208,15 @@ class Evaluator:
         tasks: Sequence[EvaluatedTask],
         params: state.Params,
         checkpoint: int | None,
+        between: Callable[[], None],
     ) -> dict[str, Any]:
         """The result of one split, which is written too."""
         started = time.monotonic()
         examples = [example for task in tasks for example in task.read.examples]
-        scores = self._forcing.score(params, examples, self._labels[split], progress=True)
-        hypotheses = self._decode(params, tasks)
+        scores = self._forcing.score(
+            params, examples, self._labels[split], progress=True, between=between
+        )
+        hypotheses = self._decode(params, tasks, between)
         measured = {
             task.read.task: self._measure_task(task, scores, hypotheses.get(task.read.task))
             for task in tasks
@@ -229,7 +235,7 @@ class Evaluator:
         return result
 
     def _decode(
-        self, params: state.Params, tasks: Sequence[EvaluatedTask]
+        self, params: state.Params, tasks: Sequence[EvaluatedTask], between: Callable[[], None]
     ) -> dict[str, Sequence[Hypothesis]]:
         """The translations of the tasks that have metrics for them, all in common batches."""
         if not self._decoder:
@@ -238,7 +244,9 @@ class Evaluator:
         examples = [example for task in decoded for example in task.examples]
         # Sampling draws by the number of an example in its task.
         numbers = [number for task in decoded for number in range(len(task.examples))]
-        found = iter(self._decoder.decode(params, examples, progress=True, numbers=numbers))
+        found = iter(
+            self._decoder.decode(params, examples, progress=True, numbers=numbers, between=between)
+        )
         return {task.task: [next(found) for _ in task.examples] for task in decoded}
 
     def _measure_task(

@@ -5,7 +5,7 @@ Axes: B batch, T source length, L target length.
 
 import dataclasses
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -77,6 +77,7 @@ class Decoder:
         *,
         progress: bool,
         numbers: Sequence[int] | None = None,
+        between: Callable[[], None] = lambda: None,
     ) -> list[Hypothesis]:
         """A hypothesis for each example, in their order.
 
@@ -86,12 +87,14 @@ class Decoder:
           progress: whether to show how far it is, on a terminal or in the log.
           numbers: the number of each example in its task, which sampling draws by; counted
             through from 0 by default.
+          between: called after each batch; what it raises ends the decoding.
         """
         found: dict[int, Hypothesis] = {}
         with DecodingProgress(len(examples), shown=progress) as shown:
             for batch in self.decode_batches(params, examples, numbers=numbers):
                 found.update(batch)
                 shown.update(len(batch))
+                between()
         return [found[place] for place in range(len(examples))]
 
     def decode_batches(

@@ -5,7 +5,7 @@ Axes: B batch, T source length, L target length, X examples, N labels, E experts
 
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -70,8 +70,17 @@ class TeacherForcing:
         labels: Sequence[int],
         *,
         progress: bool,
+        between: Callable[[], None] = lambda: None,
     ) -> Scores:
-        """The scores of examples, whose targets are in their rows; `progress` shows a bar."""
+        """The scores of examples, whose targets are in their rows.
+
+        Args:
+          params: the model's parameters.
+          examples: what is scored.
+          labels: of each example.
+          progress: whether to show a bar.
+          between: called before each batch; what it raises ends the scoring.
+        """
         load, waiting, rows = self._load, None, []
         told = time.monotonic()
         starts = range(0, len(examples), self._batch_size)
@@ -79,6 +88,7 @@ class TeacherForcing:
             if progress and time.monotonic() - told > _LOG_SECONDS:
                 logging.info("scored %d of %d examples", start, len(examples))
                 told = time.monotonic()
+            between()
             chosen = slice(start, start + self._batch_size)
             batch = self._batch(examples[chosen], labels[chosen])
             sums, load = self._run(params, batch, load)
