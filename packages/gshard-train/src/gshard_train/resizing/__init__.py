@@ -1,0 +1,1 @@
+"""A run's checkpoint for a model with another number of experts."""
