@@ -22,7 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from gshard_annotate import make_mesh
 from gshard_train import agreement
-from gshard_train.checkpointing import checkpoint, checksums
+from gshard_train.checkpointing import checksums, stored
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.checkpointing.trained import find_steps
@@ -257,6 +257,10 @@ def remove_arrays(step):
         path.unlink()
 
 
+def drop_line(path):
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+
+
 DAMAGES = {
     "no state": lambda step: shutil.rmtree(step / "state"),
     "no feed": lambda step: shutil.rmtree(step / "feed"),
@@ -266,6 +270,13 @@ DAMAGES = {
     "no arrays": remove_arrays,
     "no manifest": lambda step: (step / "state" / "manifest.ocdbt").unlink(),
     "feed cut short": lambda step: cut_short(step / "feed" / "metadata"),
+    "no configuration": lambda step: shutil.rmtree(step / "run"),
+    "sums cut short": lambda step: cut_short(step / "SHA256SUMS"),
+    "sums of a part": lambda step: drop_line(step / "SHA256SUMS"),
+    "a file for a directory": lambda step: (
+        shutil.rmtree(step / "state"),
+        (step / "state").touch(),
+    ),
 }
 
 
@@ -288,6 +299,44 @@ def test_damaged_newest_is_reported_and_left_alone(saved, mesh, damage, caplog):
         restored, _ = checkpointer.restore(10, abstract(again))
         assert_same(restored, again)
     assert sorted(os.listdir(saved / "checkpoints")) == ["10", "10.damaged", "5"]
+
+
+def test_damaged_steps_push_out_no_good_one(tmp_path, mesh):
+    state = make_state(mesh)
+    with Checkpointer(tmp_path, keep=9) as checkpointer:
+        for step in (5, 10, 11, 12):
+            checkpointer.save(step, state, {"next_index": step})
+    flip_a_bit(tmp_path / "checkpoints" / "10" / "run" / "metadata")
+    remove_arrays(tmp_path / "checkpoints" / "11")
+    shutil.rmtree(tmp_path / "checkpoints" / "12" / "feed")
+    with Checkpointer(tmp_path, keep=2) as checkpointer:
+        assert checkpointer.latest_step() == 5
+        checkpointer.save(6, state, {"next_index": 6})
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == [
+        "10.damaged",
+        "11.damaged",
+        "12.damaged",
+        "5",
+        "6",
+    ]
+
+
+def test_what_fits_is_restored_when_told(saved, mesh):
+    state = make_state(mesh, fill=10.0)
+    other = make_state(mesh, num_experts=4, fill=-1.0)
+    with Checkpointer(saved) as checkpointer:
+        restored, feed, lines = checkpointer.restore_fitting(10, other)
+        with pytest.raises(UserError, match="of another model: 13 tensors differ"):
+            checkpointer.restore_fitting(10, {"x": jnp.ones(3)})
+    assert feed == {"next_index": 10}
+    assert [line.split()[0] for line in lines] == [
+        f"{of}moe/{name}"
+        for of in ("params/", "opt_state/0/mu/", "opt_state/0/nu/")
+        for name in ("router", "wi")
+    ]
+    assert_same(restored.params["scale"], state.params["scale"])
+    assert_same(restored.params["moe"], other.params["moe"])
+    assert restored.step.sharding == other.step.sharding
 
 
 # orbax drops its other reads of a restore that failed; they end when they are collected, here.
@@ -467,20 +516,20 @@ def two_processes(monkeypatch):
     fake = types.SimpleNamespace(
         process_index=lambda: own.index, process_count=lambda: 2, sharding=jax.sharding
     )
-    for module in (agreement, checksums, checkpoint):
+    for module in (agreement, checksums, stored):
         monkeypatch.setattr(module, "jax", fake)
     return run
 
 
 def hurt(monkeypatch, index):
     """Lets that process alone find a fault in step 10."""
-    looked = Checkpointer._damage
+    looked = stored.Stored.damage
 
     def damage(self, step):
-        mine = checkpoint.jax.process_index() == index and step == 10
+        mine = stored.jax.process_index() == index and step == 10
         return "torn" if mine else looked(self, step)
 
-    monkeypatch.setattr(Checkpointer, "_damage", damage)
+    monkeypatch.setattr(stored.Stored, "damage", damage)
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -542,7 +591,7 @@ def test_sums_of_a_step_that_is_being_removed_are_not_missed(saved, monkeypatch,
     step = epath.Path(saved / "checkpoints" / "5")
     removal = threading.Timer(0.3, shutil.rmtree, [step])
 
-    def gone(_):
+    def gone(*_, **__):
         if not stays:
             removal.start()
         raise FileNotFoundError("5/state/d/a")
@@ -553,6 +602,25 @@ def test_sums_of_a_step_that_is_being_removed_are_not_missed(saved, monkeypatch,
     sums.add(step, committed=lambda: True)
     with pytest.raises(FileNotFoundError) if stays else contextlib.nullcontext():
         sums.close()
+
+
+def test_sums_of_a_step_end_before_it_is_removed(saved, monkeypatch):
+    begun = threading.Event()
+
+    def write(step, *, stopped):
+        begun.set()
+        while not stopped():
+            pass
+        assert step.exists()
+
+    monkeypatch.setattr(checksums, "write", write)
+    step = epath.Path(saved / "checkpoints" / "5")
+    sums = checksums.BackgroundSums()
+    sums.add(step, committed=lambda: True)
+    begun.wait()
+    sums.leave_out([step])
+    shutil.rmtree(step)
+    sums.close()
 
 
 def test_sums_are_compared_once_for_a_step_and_its_parameters(saved, mesh, monkeypatch):

@@ -9,39 +9,33 @@ With several processes each calls the same methods in the same order: what one f
 damaged for all, and the first alone changes names.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import orbax.checkpoint as ocp
-import tensorstore as ts
 from absl import logging
 from etils import epath
 
 from gshard_train import agreement
-from gshard_train.checkpointing import checksums, tensors
+from gshard_train.checkpointing import checksums, refusal, stored, tensors, writing
 from gshard_train.checkpointing.policy import Kept
+from gshard_train.checkpointing.stored import FEED, RUN, STATE
 from gshard_train.errors import UserError
 
 DIRECTORY = "checkpoints"
-_STATE, _FEED, _RUN = "state", "feed", "run"
-_COMMITTED = "_CHECKPOINT_METADATA"  # orbax's; unlike the directory, it never changes
-_NO_LIST = "the list of tensors is missing"
-_SHOWN = 20  # tensors named in one message
 
 
 class Checkpointer:
     """Saves and restores the state of a run. Usable in a `with` block.
 
-    Reading changes nothing on disk: the directory is made, and what a killed run left half-written
-    is removed, with the first `save`. Nor does it start threads: only who saves needs to close.
-    The sums of a step's files are compared once.
+    Reading changes nothing on disk: the directory is made, what a killed run left half-written is
+    removed, and damaged steps get other names with the first `save`. Nor does it start threads:
+    only who saves needs to close. The sums of a step's files are compared once.
 
     Args:
       model_dir: the run's directory; the checkpoints are in `checkpoints` below it.
-      keep: which checkpoints stay, or how many of the newest.
+      keep: which checkpoints stay, or how many of the newest. Damaged ones do not count, and stay.
       asynchronous: write to disk in the background; `save` returns when it has copied the state.
     """
 
@@ -50,12 +44,11 @@ class Checkpointer:
     ):
         self.model_dir = path = os.fspath(model_dir)
         self._directory = epath.Path(path if "://" in path else os.path.abspath(path)) / DIRECTORY
+        self._stored = stored.Stored(self._directory)
         self._keep = Kept(newest=keep) if isinstance(keep, int) else keep
         self._asynchronous = asynchronous
         self._manager: ocp.CheckpointManager | None = None
         self._sums = checksums.BackgroundSums()
-        # What was found when this process summed up its share of a step's files.
-        self._changed: dict[int, str] = {}
         self._reported: set[int] = set()
 
     def __enter__(self) -> "Checkpointer":
@@ -88,25 +81,21 @@ class Checkpointer:
           metrics: figures of this step, where the best ones are kept.
         """
         agreement.together(self.wait)
-        directory = self._directory / str(step)
+        directory = self._stored.path(step)
+        writer = self._writer()
         if agreement.decided(directory.exists):
             if not self._fault(step):
                 return False
-            self._changed.pop(step, None)
-            agreement.decided(lambda: self._move_aside(step))
-        saved = self._writer().save(
-            step,
-            args=ocp.args.Composite(
-                **{
-                    _STATE: ocp.args.PyTreeSave(tensors.nested(state)),
-                    _FEED: ocp.args.JsonSave(dict(feed_state)),
-                    _RUN: ocp.args.JsonSave({"config": config, "identity": dict(identity or {})}),
-                }
-            ),
-            metrics=dict(metrics or {}),
-            force=True,
+            self._move_aside(step)
+        parts = {
+            STATE: ocp.args.PyTreeSave(tensors.nested(state)),
+            FEED: ocp.args.JsonSave(dict(feed_state)),
+            RUN: ocp.args.JsonSave({"config": config, "identity": dict(identity or {})}),
+        }
+        saved = writer.save(
+            step, args=ocp.args.Composite(**parts), metrics=dict(metrics or {}), force=True
         )
-        self._sums.add(directory, committed=lambda: step in self._steps())
+        self._sums.add(directory, committed=lambda: step in self._stored.steps())
         return saved
 
     def steps(self) -> list[int]:
@@ -116,13 +105,13 @@ class Checkpointer:
         """
         agreement.together(self.wait)
         return agreement.decided(
-            lambda: [step for step in sorted(self._steps()) if not self._damage(step)]
+            lambda: [step for step in self._stored.steps() if not self._stored.damage(step)]
         )
 
     def latest_step(self) -> int | None:
         """The newest step that can be read; what cannot is left alone and warned about."""
         agreement.together(self.wait)
-        for step in agreement.decided(lambda: sorted(self._steps(), reverse=True)):
+        for step in reversed(agreement.decided(self._stored.steps)):
             if not (damage := self._fault(step)):
                 return step
             if step not in self._reported:
@@ -148,11 +137,32 @@ class Checkpointer:
             or saying that the step's files are damaged.
         """
         wanted = tensors.nested(abstract_state)
-        agreement.together(lambda: self._compare(step, self._saved(step), wanted))
+        self.check(step, abstract_state)
         restored = self._read_checked(
-            step, {_STATE: _arrays(wanted), _FEED: ocp.args.JsonRestore()}
+            step, {STATE: stored.arrays(wanted), FEED: ocp.args.JsonRestore()}
         )
-        return tensors.unnested(restored[_STATE], abstract_state), restored[_FEED]
+        return tensors.unnested(restored[STATE], abstract_state), restored[FEED]
+
+    def restore_fitting(self, step: int, state: Any) -> tuple[Any, dict[str, Any], list[str]]:
+        """A state with what fits of a step in it, the feed's position, and what does not fit.
+
+        Args:
+          step: one of the saved steps.
+          state: a tree of arrays; those that the step lacks, or has in another shape or dtype,
+            stay as they are.
+
+        Raises:
+          UserError: nothing fits, or the step's files are damaged.
+        """
+        saved = agreement.together(lambda: self._saved(step))
+        own = tensors.nested(state)
+        lines = tensors.differences(saved, own)
+        if not (fitting := tensors.fitting(saved, own)):
+            raise UserError(refusal.text(step, self._directory, lines))
+        restored = self._read_checked(
+            step, {STATE: stored.arrays(fitting, partial=True), FEED: ocp.args.JsonRestore()}
+        )
+        return tensors.unnested(restored[STATE], state, otherwise=own), restored[FEED], lines
 
     def check(self, step: int, abstract_state: Any) -> None:
         """Compares a step's tensors with those wanted, as `restore` does; reads none.
@@ -178,30 +188,24 @@ class Checkpointer:
             self._compare(step, {name: saved[name]} if name in saved else {}, wanted)
 
         agreement.together(compare)
-        restored = self._read_checked(step, {_STATE: _arrays(wanted, partial=True)})
-        return tensors.unnested(restored[_STATE][name], abstract_part)
+        restored = self._read_checked(step, {STATE: stored.arrays(wanted, partial=True)})
+        return tensors.unnested(restored[STATE][name], abstract_part)
 
     def config(self, step: int) -> str | None:
         """The configuration of the run that saved a step, where it was given one."""
-        return agreement.decided(lambda: self._run(step).get("config") or None)
+        return agreement.decided(lambda: self._stored.run(step).get("config") or None)
 
     def feed_identity(self, step: int) -> dict[str, Any] | None:
         """What the order of examples depended on when a step was saved, where it is known."""
-        return agreement.decided(lambda: self._run(step).get("identity") or None)
+        return agreement.decided(lambda: self._stored.run(step).get("identity") or None)
 
     def commit_time(self, step: int) -> int | None:
         """When a step was saved, in nanoseconds; None where it is not there, or does not tell."""
-        path = self._directory / str(step) / _COMMITTED
-        try:
-            return json.loads(path.read_text())["commit_timestamp_nsecs"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        return self._stored.commit_time(step)
 
     def is_removed(self, step: int, *, seconds: float) -> bool:
         """Whether the run has removed a step, or is done with it within so many seconds."""
-        return agreement.decided(
-            lambda: checksums.goes(self._directory / str(step), seconds=seconds)
-        )
+        return agreement.decided(lambda: checksums.goes(self._stored.path(step), seconds=seconds))
 
     def wait(self) -> None:
         """Returns when what was saved is on disk; raises what went wrong meanwhile."""
@@ -219,147 +223,39 @@ class Checkpointer:
 
     def _writer(self) -> ocp.CheckpointManager:
         if self._manager is None:
-            self._manager = ocp.CheckpointManager(
+            # orbax would count them among the newest, and remove good ones for them.
+            for step in agreement.decided(self._stored.steps):
+                if _any(self._stored.damage(step) or self._stored.known_changes(step)):
+                    self._move_aside(step)
+            self._manager = writing.manager(
                 self._directory,
-                options=ocp.CheckpointManagerOptions(
-                    preservation_policy=self._keep.policy(),
-                    best_fn=self._keep.goodness if self._keep.best else None,
-                    cleanup_tmp_directories=True,
-                    enable_async_checkpointing=self._asynchronous,
-                ),
+                self._keep,
+                asynchronous=self._asynchronous,
+                before_removal=lambda steps: self._sums.leave_out(map(self._stored.path, steps)),
             )
         return self._manager
 
-    def _saved(self, step: int) -> Any:
-        """The shapes and dtypes of a step's state."""
+    def _move_aside(self, step: int) -> None:
+        self._stored.forget(step)
+        agreement.decided(lambda: writing.move_aside(self._stored.path(step)))
+
+    def _saved(self, step: int) -> dict[str, Any]:
         self.wait()
-        if step not in (steps := self._steps()):
-            have = ", ".join(map(str, sorted(steps))) or "none"
-            raise UserError(f"there is no checkpoint {step} in {self._directory}; there is {have}")
-        try:
-            saved = self._metadata(step).get(_STATE)
-        except Exception as error:
-            raise UserError(self._damaged(step, _reason(error))) from error
-        if saved is None:
-            raise UserError(self._damaged(step, _NO_LIST))
-        return saved
+        return self._stored.tensors(step)
 
     def _compare(self, step: int, saved: Any, wanted: Any) -> None:
         if lines := tensors.differences(saved, wanted):
-            raise UserError(self._refusal(step, lines))
+            raise UserError(refusal.text(step, self._directory, lines))
 
-    def _read_checked(self, step: int, items: dict[str, Any]) -> Any:
+    def _read_checked(self, step: int, parts: dict[str, Any]) -> Any:
         """Parts of a step whose files are as they were written; raised is the same everywhere."""
-        if changes := _any(self._changes(step)):
-            raise UserError(self._damaged(step, changes))
-        return agreement.together(lambda: self._read_whole(step, items))
-
-    def _read_whole(self, step: int, items: dict[str, Any]) -> Any:
-        try:
-            return self._read(step, items)
-        except RuntimeError:
-            raise  # the devices' memory, not the files
-        except Exception as error:
-            raise UserError(self._damaged(step, _reason(error))) from error
-
-    def _damaged(self, step: int, why: str) -> str:
-        return (
-            f"checkpoint {step} in {self._directory} is damaged ({why}); "
-            "move its directory away to go on from the one before it"
-        )
+        if changes := _any(self._stored.changes(step)):
+            raise self._stored.damaged(step, changes)
+        return agreement.together(lambda: self._stored.read(step, parts))
 
     def _fault(self, step: int) -> str:
         """Why a step cannot be read, or nothing; the same on every process."""
-        return _any(self._damage(step) or self._changes(step))
-
-    def _changes(self, step: int) -> str:
-        """Which files of this process's share are not as they were written; read once."""
-        if step not in self._changed:
-            directory = self._directory / str(step)
-            try:
-                found = checksums.faults(directory)
-                if not found and not checksums.summed_up(directory):
-                    logging.info("Checkpoint %d has no sums of its files to compare with.", step)
-            except OSError as error:
-                return _reason(error)
-            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            self._changed[step] = f"{found[0]}{more}" if found else ""
-        return self._changed[step]
-
-    def _steps(self) -> list[int]:
-        return ocp.utils.checkpoint_steps(self._directory) if self._directory.exists() else []
-
-    def _read(self, step: int, args: Mapping[str, Any]) -> Any:
-        with _reader() as reader:
-            return reader.restore(self._directory / str(step), args=ocp.args.Composite(**args))
-
-    def _run(self, step: int) -> dict[str, Any]:
-        if not (self._directory / str(step) / _RUN).exists():
-            return {}
-        return self._read_whole(step, {_RUN: ocp.args.JsonRestore()})[_RUN]
-
-    def _arrays(self, step: int) -> list[bytes]:
-        """Keys of the arrays in the step's database; raises what is wrong with the database.
-
-        orbax would find it too, but by opening all arrays at once, whose further errors then come
-        up in a closed event loop.
-        """
-        path = os.fspath(self._directory / str(step) / _STATE)
-        base = path if "://" in path else f"file://{path}"
-        keys = ts.KvStore.open({"driver": "ocdbt", "base": base}).result().list().result()
-        return [key for key in keys if key.endswith(b"/.zarray")]
-
-    def _metadata(self, step: int) -> Any:
-        with _reader() as reader:
-            return reader.metadata(self._directory / str(step)).item_metadata
-
-    def _damage(self, step: int) -> str:
-        """Why this process cannot read a step, or nothing."""
-        try:
-            for part in (_STATE, _FEED):
-                if not (self._directory / str(step) / part).exists():
-                    return f"{part} is missing"
-            if not self._arrays(step):
-                return "the arrays are missing"
-            self._read(step, {_FEED: ocp.args.JsonRestore()})
-            metadata = self._metadata(step)
-        except Exception as error:
-            return _reason(error)
-        return _NO_LIST if metadata.get(_STATE) is None else ""
-
-    def _move_aside(self, step: int) -> None:
-        aside, number = self._directory / f"{step}.damaged", 1
-        while aside.exists():
-            number += 1
-            aside = self._directory / f"{step}.damaged{number}"
-        (self._directory / str(step)).rename(aside)
-        logging.warning("Moved the damaged checkpoint %d to %s.", step, aside)
-
-    def _refusal(self, step: int, lines: list[str]) -> str:
-        optimizer_alone = all(line.startswith("opt_state/") for line in lines)
-        other = "optimizer" if optimizer_alone else "model"
-        agree = ", none of the parameters," if optimizer_alone else ""
-        shown = lines[:_SHOWN]
-        if len(lines) > _SHOWN:
-            shown.append(f"and {len(lines) - _SHOWN} more")
-        first = (
-            f"checkpoint {step} in {self._directory} is of another {other}: {len(lines)} tensors "
-            f"differ{agree} and nothing was changed; use the config.gin beside it, or another "
-            f"MODEL_DIR for this {other}"
-        )
-        return "\n".join([first, *(f"  {line}" for line in shown)])
-
-
-def _arrays(wanted: Any, *, partial: bool = False) -> ocp.args.PyTreeRestore:
-    restore_args = ocp.checkpoint_utils.construct_restore_args(wanted)
-    return ocp.args.PyTreeRestore(wanted, restore_args=restore_args, partial_restore=partial)
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of the error that began it."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {error}".split("\n")[0][:200]
+        return _any(self._stored.damage(step) or self._stored.changes(step))
 
 
 def _any(found: str) -> str:
@@ -367,20 +263,3 @@ def _any(found: str) -> str:
     everywhere = agreement.gathered(found)
     elsewhere = (f"process {index}: {text}" for index, text in enumerate(everywhere) if text)
     return found or next(elsewhere, "")
-
-
-def _reader() -> ocp.Checkpointer:
-    """Reads for this process alone: one that fails leaves none waiting in orbax's barriers."""
-    own = jax.process_index()
-    return ocp.Checkpointer(
-        ocp.CompositeCheckpointHandler(
-            **{
-                _STATE: ocp.PyTreeCheckpointHandler(),
-                _FEED: ocp.JsonCheckpointHandler(),
-                _RUN: ocp.JsonCheckpointHandler(),
-            }
-        ),
-        multiprocessing_options=ocp.options.MultiprocessingOptions(
-            primary_host=own, active_processes={own}
-        ),
-    )

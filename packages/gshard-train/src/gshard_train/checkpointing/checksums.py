@@ -7,14 +7,17 @@ into a file of its own.
 
 import concurrent.futures
 import hashlib
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import jax
 from etils import epath
 
 PREFIX = "SHA256SUMS"
+_UNFINISHED = ".new"
+_LINE = re.compile("[0-9a-f]{64}  .+")
 _CHUNK_BYTES = 2**22
 _POLL_SECONDS = 0.2
 _REMOVAL_SECONDS = 30.0  # how long the removal of a step may take that has begun
@@ -27,11 +30,22 @@ class BackgroundSums:
         self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checksums")
         self._last: concurrent.futures.Future[None] | None = None
         self._committed = threading.Event()
+        self._changed = threading.Condition()
+        self._left_out: set[epath.Path] = set()
+        self._current: epath.Path | None = None
 
     def add(self, step: epath.Path, *, committed: Callable[[], bool]) -> None:
         """Sums up a step as soon as `committed` says that it has its name."""
         self._committed.clear()
-        self._last = self._pool.submit(self._sum, step, committed)
+        with self._changed:
+            self._left_out.discard(step)
+        self._last = self._pool.submit(self._sum_up, step, committed)
+
+    def leave_out(self, steps: Iterable[epath.Path]) -> None:
+        """From here on nothing is read or written in these steps, so that they can be removed."""
+        with self._changed:
+            self._left_out.update(steps)
+            self._changed.wait_for(lambda: self._current not in self._left_out)
 
     def wait(self) -> None:
         """Returns when all is summed up; raises what went wrong. All steps are committed by now."""
@@ -46,14 +60,23 @@ class BackgroundSums:
         finally:
             self._pool.shutdown()
 
-    def _sum(self, step: epath.Path, committed: Callable[[], bool]) -> None:
+    def _sum_up(self, step: epath.Path, committed: Callable[[], bool]) -> None:
         while not committed() and not self._committed.wait(_POLL_SECONDS):
-            pass
+            if step in self._left_out:
+                return
+        with self._changed:
+            if step in self._left_out:
+                return
+            self._current = step
         try:
-            write(step)
+            write(step, stopped=lambda: step in self._left_out)
         except FileNotFoundError:
             if not goes(step, seconds=_REMOVAL_SECONDS):
                 raise
+        finally:
+            with self._changed:
+                self._current = None
+                self._changed.notify_all()
 
 
 def goes(step: epath.Path, *, seconds: float) -> bool:
@@ -69,12 +92,16 @@ def goes(step: epath.Path, *, seconds: float) -> bool:
     return True
 
 
-def write(step: epath.Path) -> None:
-    """Sums up this process's share of a step's files; whole or not at all."""
+def write(step: epath.Path, *, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Sums up this process's share of a step's files; whole or, where it is stopped, not at all."""
     index, count = jax.process_index(), jax.process_count()
-    lines = [f"{_sum(step / name)}  {name}\n" for name in _files(step)[index::count]]
+    lines = []
+    for name in _files(step)[index::count]:
+        lines.append(f"{_sum(step / name, stopped)}  {name}\n")
+        if stopped():
+            return
     path = step / (PREFIX if count == 1 else f"{PREFIX}.{index}-of-{count}")
-    beside = step / f"{path.name}.new"
+    beside = step / f"{path.name}{_UNFINISHED}"
     beside.write_text("".join(lines))
     beside.replace(path)
 
@@ -89,7 +116,7 @@ def faults(step: epath.Path) -> list[str]:
 
 def summed_up(step: epath.Path) -> bool:
     """Whether every file of a step has a sum."""
-    files = list(step.glob(f"{PREFIX}*"))
+    files = _sums(step)
     counts = {_count(path.name) for path in files}
     return len(counts) == 1 and counts == {len(files)}
 
@@ -97,13 +124,34 @@ def summed_up(step: epath.Path) -> bool:
 def _share_of_faults(step: epath.Path, index: int, count: int) -> Iterator[str]:
     if not summed_up(step):
         return
-    lines = [line for path in step.glob(f"{PREFIX}*") for line in path.read_text().splitlines()]
-    for line in sorted(lines, key=lambda line: line[64:])[index::count]:
-        expected, name = line[:64], line[66:]
-        if not (step / name).exists():
+    expected: dict[str, str] = {}
+    for path in _sums(step):
+        try:
+            expected |= _read(path)
+        except ValueError:
+            yield f"{path.name} has changed since it was written"
+    there = _files(step)
+    # What someone put beside the parts is none of ours.
+    yield from (f"{name} has no sum" for name in there if "/" in name and name not in expected)
+    for name in sorted(expected)[index::count]:
+        if name not in there:
             yield f"{name} is missing"
-        elif _sum(step / name) != expected:
+        elif _sum(step / name) != expected[name]:
             yield f"{name} has changed since it was written"
+
+
+def _read(path: epath.Path) -> dict[str, str]:
+    """The sums in a file by the name of what was summed up; a `ValueError` where it is torn."""
+    text = path.read_text()
+    lines = text.splitlines()
+    if not all(_LINE.fullmatch(line) for line in lines) or (text and not text.endswith("\n")):
+        raise ValueError(path)
+    return {line[66:]: line[:64] for line in lines}
+
+
+def _sums(step: epath.Path) -> list[epath.Path]:
+    """The files of sums."""
+    return [path for path in step.glob(f"{PREFIX}*") if not path.name.endswith(_UNFINISHED)]
 
 
 def _files(step: epath.Path) -> list[str]:
@@ -128,9 +176,9 @@ def _count(name: str) -> int:
     return int(count) if count.isdigit() else 0
 
 
-def _sum(path: epath.Path) -> str:
+def _sum(path: epath.Path, stopped: Callable[[], bool] = lambda: False) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
+        while not stopped() and (chunk := file.read(_CHUNK_BYTES)):
             digest.update(chunk)
     return digest.hexdigest()

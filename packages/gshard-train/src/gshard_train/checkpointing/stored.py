@@ -1,0 +1,192 @@
+"""The checkpoints below a directory as one process finds them on disk; nothing is changed there.
+
+No devices are needed but the one that JAX always has, so what was saved on thousands is looked at
+on a laptop.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+import tensorstore as ts
+from absl import logging
+from etils import epath
+
+from gshard_train.checkpointing import checksums
+from gshard_train.errors import UserError
+
+# Parts of a step's directory: the tensors, the feed's position, and what run it is.
+STATE, FEED, RUN = "state", "feed", "run"
+_COMMITTED = "_CHECKPOINT_METADATA"  # orbax's; unlike the directory, it never changes
+_NO_LIST = "the list of tensors is missing"
+
+
+class Stored:
+    """Reads steps, and finds why one cannot be read. The sums of a step's files are compared once.
+
+    Args:
+      directory: its steps are directories with numbers for names.
+    """
+
+    def __init__(self, directory: epath.Path):
+        self.directory = directory
+        # What was found when this process summed up its share of a step's files.
+        self._changed: dict[int, str] = {}
+
+    def steps(self) -> list[int]:
+        """The steps that have their names, in their order, readable or not.
+
+        Raises:
+          UserError: the directory cannot be listed.
+        """
+        try:
+            if not self.directory.exists():
+                return []
+            return sorted(ocp.utils.checkpoint_steps(self.directory))
+        except OSError as error:
+            raise UserError(f"{self.directory} cannot be listed ({reason(error)})") from error
+
+    def path(self, step: int) -> epath.Path:
+        """A step's directory."""
+        return self.directory / str(step)
+
+    def tensors(self, step: int) -> dict[str, Any]:
+        """The shapes and dtypes of a step's state.
+
+        Raises:
+          UserError: there is no such step, or it is damaged.
+        """
+        if step not in (steps := self.steps()):
+            have = ", ".join(map(str, steps)) or "none"
+            raise UserError(f"there is no checkpoint {step} in {self.directory}; there is {have}")
+        try:
+            saved = self._metadata(step).get(STATE)
+        except Exception as error:
+            raise self.damaged(step, reason(error)) from error
+        if saved is None:
+            raise self.damaged(step, _NO_LIST)
+        return saved
+
+    def read(self, step: int, parts: Mapping[str, Any]) -> Any:
+        """Parts of a step, each with how orbax is to restore it.
+
+        Raises:
+          UserError: the step is damaged.
+        """
+        try:
+            return self._read(step, parts)
+        except RuntimeError:
+            raise  # the devices' memory, not the files
+        except Exception as error:
+            raise self.damaged(step, reason(error)) from error
+
+    def feed(self, step: int) -> dict[str, Any]:
+        """The feed's position."""
+        return self.read(step, {FEED: ocp.args.JsonRestore()})[FEED]
+
+    def run(self, step: int) -> dict[str, Any]:
+        """What run it is: its "config" and its feed's "identity"; empty where no one noted it."""
+        if not (self.path(step) / RUN).exists():
+            return {}
+        return self.read(step, {RUN: ocp.args.JsonRestore()})[RUN]
+
+    def commit_time(self, step: int) -> int | None:
+        """When a step was saved, in nanoseconds; None where it is not there, or does not tell."""
+        try:
+            return json.loads((self.path(step) / _COMMITTED).read_text())["commit_timestamp_nsecs"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def damaged(self, step: int, why: str) -> UserError:
+        """What to raise for a damaged step."""
+        return UserError(
+            f"checkpoint {step} in {self.directory} is damaged ({why}); "
+            "move its directory away to go on from the one before it"
+        )
+
+    def damage(self, step: int) -> str:
+        """Why a step cannot be read, or nothing; its arrays are not looked into."""
+        try:
+            for part in (STATE, FEED):
+                if not (self.path(step) / part).exists():
+                    return f"{part} is missing"
+            if not self._arrays(step):
+                return "the arrays are missing"
+            self._read(step, {FEED: ocp.args.JsonRestore()})
+            metadata = self._metadata(step)
+        except Exception as error:
+            return reason(error)
+        return _NO_LIST if metadata.get(STATE) is None else ""
+
+    def changes(self, step: int) -> str:
+        """Which files of this process's share are not as they were written; read once."""
+        if step not in self._changed:
+            try:
+                found = checksums.faults(self.path(step))
+                if not found and not checksums.summed_up(self.path(step)):
+                    logging.info("Checkpoint %d has no sums of its files to compare with.", step)
+            except OSError as error:
+                return reason(error)
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            self._changed[step] = f"{found[0]}{more}" if found else ""
+        return self._changed[step]
+
+    def known_changes(self, step: int) -> str:
+        """The same where the files were read already; nothing otherwise."""
+        return self._changed.get(step, "")
+
+    def forget(self, step: int) -> None:
+        """A step is written anew: what was found of it no longer holds."""
+        self._changed.pop(step, None)
+
+    def _read(self, step: int, parts: Mapping[str, Any]) -> Any:
+        with _reader() as reader:
+            return reader.restore(self.path(step), args=ocp.args.Composite(**parts))
+
+    def _arrays(self, step: int) -> list[bytes]:
+        """Keys of the arrays in the step's database; raises what is wrong with the database.
+
+        orbax would find it too, but by opening all arrays at once, whose further errors then come
+        up in a closed event loop.
+        """
+        path = os.fspath(self.path(step) / STATE)
+        base = path if "://" in path else f"file://{path}"
+        keys = ts.KvStore.open({"driver": "ocdbt", "base": base}).result().list().result()
+        return [key for key in keys if key.endswith(b"/.zarray")]
+
+    def _metadata(self, step: int) -> Any:
+        with _reader() as reader:
+            return reader.metadata(self.path(step)).item_metadata
+
+
+def arrays(wanted: Any, *, partial: bool = False) -> ocp.args.PyTreeRestore:
+    """How orbax is to restore named tensors of these shapes, dtypes and shardings."""
+    restore_args = ocp.checkpoint_utils.construct_restore_args(wanted)
+    return ocp.args.PyTreeRestore(wanted, restore_args=restore_args, partial_restore=partial)
+
+
+def reason(error: BaseException) -> str:
+    """The first line of the error that began it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}".split("\n")[0][:200]
+
+
+def _reader() -> ocp.Checkpointer:
+    """Reads for this process alone: one that fails leaves none waiting in orbax's barriers."""
+    own = jax.process_index()
+    return ocp.Checkpointer(
+        ocp.CompositeCheckpointHandler(
+            **{
+                STATE: ocp.PyTreeCheckpointHandler(),
+                FEED: ocp.JsonCheckpointHandler(),
+                RUN: ocp.JsonCheckpointHandler(),
+            }
+        ),
+        multiprocessing_options=ocp.options.MultiprocessingOptions(
+            primary_host=own, active_processes={own}
+        ),
+    )
