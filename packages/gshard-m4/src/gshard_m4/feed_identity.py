@@ -40,7 +40,7 @@ def feed_identity(
     """
     corpus = described.corpus
     return {
-        "mixture": described.name,
+        "languages": len(described.rates),
         **rates,
         "batch_size": batch_size,
         "seed": seed,
