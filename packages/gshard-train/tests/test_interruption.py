@@ -6,7 +6,6 @@ import signal
 
 import jax
 import pytest
-from jax.experimental import multihost_utils
 
 from gshard_train import interruption
 from gshard_train.interruption import Interrupted, StopRequest
@@ -26,7 +25,7 @@ def test_before_the_first_step_a_signal_ends_the_process(number, code, capfd):
 
 
 def test_one_process_notes_the_signal_and_asks_nobody(monkeypatch, capfd):
-    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", lambda point: 1 / 0)
+    monkeypatch.setattr(interruption, "_preemption_service", lambda: 1 / 0)
     with StopRequest() as stop:
         stop.begin()
         stop.check()
@@ -56,14 +55,24 @@ def test_ctrl_c_is_no_reason_to_start_again_and_a_second_one_ends_at_once(monkey
         assert raised == [signal.SIGINT]
 
 
+class Service:
+    """As JAX's, whose other processes let all stop at the second point."""
+
+    running = True
+
+    def reached_sync_point(self, point):
+        return point == 2
+
+    def shutdown(self):
+        self.running = False
+
+
 def test_several_processes_stop_at_the_point_that_they_agree_on(monkeypatch):
-    sent, passed_on = [], []
+    sent, service = [], Service()
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(interruption, "_pass_on", lambda: passed_on.append(True))
-    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", lambda point: point == 2)
+    monkeypatch.setattr(interruption, "_preemption_service", lambda: service)
     with StopRequest() as stop:
         stop.begin()
-        assert passed_on  # JAX takes SIGTERM now
         monkeypatch.setattr(os, "kill", lambda process, number: sent.append((process, number)))
         signal.raise_signal(signal.SIGINT)
         assert sent == [(os.getpid(), signal.SIGTERM)]
@@ -71,5 +80,5 @@ def test_several_processes_stop_at_the_point_that_they_agree_on(monkeypatch):
         assert stop.name is None
         stop.agree()
         assert (stop.name, stop.exit_code) == ("SIGINT", 130)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert not service.running
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler

@@ -14,7 +14,9 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from gshard_train import aborts
 from gshard_train.errors import USER_ERROR, UserError, report
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^:\s\[\]]+):(\d{1,5})")
@@ -22,7 +24,9 @@ _HOST = re.compile(r"[\w.:\[\]-]+")
 _EXAMPLE = "10.0.0.1:8476"
 _GRACE_SECONDS = 30  # by which JAX's limit lies behind ours
 HEARTBEAT_SECONDS = 100  # without a sign of life after which JAX aborts all processes
+_LISTED = 8  # numbers of processes in a sentence
 _LEAVE_SECONDS = 30  # in which a process that failed waits for the others
+_COUNT, _COUNTS = "gshard_train/process_count", "gshard_train/process_counts"
 _logger = logging.getLogger(__name__)
 
 
@@ -124,6 +128,7 @@ def join(processes: Processes, *, program: str) -> None:
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(_failure(processes, error)) from error
+    _need_one_count()
     # Nothing about devices: the question would start JAX's backend, before make_mesh sets it up.
     _logger.info("All processes have come.")
 
@@ -185,8 +190,14 @@ def _time_limit(processes: Processes, program: str) -> Iterator[None]:
     timer = threading.Timer(processes.timeout_seconds, give_up)
     timer.daemon = True
     timer.start()
+
+    def turned_away() -> None:
+        print(report(program, UserError(_turned_away(processes))), file=sys.stderr, flush=True)
+        os._exit(USER_ERROR)
+
     try:
-        yield
+        with aborts.last_word(turned_away):
+            yield
     finally:
         timer.cancel()
 
@@ -207,11 +218,47 @@ def _too_late(processes: Processes) -> str:
             f"{me}: {waited} nothing answers at {address}: process 0 is missing; start it, check "
             f"that --coordinator_address is its address, {longer}"
         )
-    others = ", ".join(str(i) for i in range(count or 0) if i not in (0, index))
+    others = _listed([i for i in range(count or 0) if i not in (0, index)])
     return (
         f"{me}: {waited} not all have come to {address}; of {others or 'the others'} at least one "
         f"is missing; start it, {longer}"
     )
+
+
+def _listed(numbers: list[int]) -> str:
+    if len(numbers) <= _LISTED:
+        return ", ".join(map(str, numbers))
+    return f"{numbers[0]} to {numbers[-1]}"
+
+
+def _turned_away(processes: Processes) -> str:
+    """What is said when JAX aborts a process that would join: process 0 does not take it."""
+    index, count = processes.process_index, processes.process_count
+    if index is None:
+        return "process 0 does not take this process, for what is said above"
+    return (
+        f"process {index} of {count}: process 0 at {processes.coordinator_address} does not take "
+        f"this process, for what is said above: either another one has --process_index={index} as "
+        f"well, or process 0 has another --process_count than {count}"
+    )
+
+
+def _need_one_count() -> None:
+    """Raises on all processes where one was told another number of them; JAX would not notice."""
+    from jax._src import distributed  # no public name for the client
+
+    state: Any = distributed.global_state
+    client, wait = state.client, 1000 * _GRACE_SECONDS
+    client.key_value_set(f"{_COUNT}/{state.process_id}", str(state.num_processes))
+    if state.process_id == 0:
+        counts = [
+            client.blocking_key_value_get(f"{_COUNT}/{index}", wait)
+            for index in range(state.num_processes)
+        ]
+        others = [f"{c} at process {i}" for i, c in enumerate(counts) if c != counts[0]]
+        client.key_value_set(_COUNTS, f"{counts[0]} at process 0 and {others[0]}" if others else "")
+    if said := client.blocking_key_value_get(_COUNTS, wait):
+        raise UserError(f"--process_count is {said}; give all processes the same")
 
 
 def _answers(address: str) -> bool:

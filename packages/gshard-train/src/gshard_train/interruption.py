@@ -12,13 +12,25 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
+from typing import Any, Protocol
 
 import jax
-from jax.experimental import multihost_utils
 
 from gshard_train.errors import INTERRUPTED, RESTART
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Service(Protocol):
+    """JAX's own, among several processes."""
+
+    def reached_sync_point(self, point: int) -> bool:
+        """Whether all stop at this point."""
+        ...
+
+    def shutdown(self) -> None:
+        """Ends its threads, before its connection ends."""
+        ...
 
 
 class Interrupted(KeyboardInterrupt):
@@ -53,6 +65,7 @@ class StopRequest:
         self._end, self._begun, self._points = at_once, False, 0
         self._doing: Callable[[], str] = lambda: "starting"
         self._leave: Callable[[str], None] = lambda said: None
+        self._service: Service | None = None
         self._asked, self._noticed = signal.SIGTERM.name, 0.0
         self._previous = {}
         self._listening, self._signalled = socket.socketpair()
@@ -67,6 +80,8 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._service is not None:
+            self._service.shutdown()
         signal.set_wakeup_fd(self._wakeup)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
@@ -92,15 +107,14 @@ class StopRequest:
         """From now on there is something to save."""
         self._begun = True
         if jax.process_count() > 1:
-            self._previous.pop(signal.SIGTERM, None)
-            _pass_on()
+            self._service = _preemption_service()
 
     def agree(self) -> None:
         """Sets `name` where all processes stop, once one was asked to; called by all as often."""
-        if jax.process_count() == 1:
+        if self._service is None:
             return
         self._points += 1
-        if multihost_utils.reached_preemption_sync_point(self._points):
+        if self._service.reached_sync_point(self._points):
             self._set(self._asked)
 
     def check(self) -> None:
@@ -132,7 +146,7 @@ class StopRequest:
         if not self._begun:
             return  # the thread's
         name = signal.Signals(number).name
-        if jax.process_count() > 1:
+        if self._service is not None:
             signal.signal(number, signal.SIG_DFL)  # a second one ends at once
             self._asked = name
             os.kill(os.getpid(), signal.SIGTERM)
@@ -146,14 +160,18 @@ class StopRequest:
             _say(f"{name}: stopping already")
 
 
-def _pass_on() -> None:
-    """Lets JAX take SIGTERM, which until here ends the process."""
+def _preemption_service() -> Service:
+    """Lets JAX take SIGTERM, which until here ended the process."""
     # No public name for it after jax.distributed.initialize, where it would swallow the signal.
     from jax._src import distributed
 
-    if distributed.global_state.preemption_sync_manager is None:
-        jax.config.update("jax_enable_preemption_service", True)
-        distributed.global_state.initialize_preemption_sync_manager()
+    state: Any = distributed.global_state
+    jax.config.update("jax_enable_preemption_service", True)
+    state.initialize_preemption_sync_manager()
+    # Out of orbax's sight, which would ask too, with the number of the step that was saved: the
+    # point would be found among its numbers and never be reached by ours.
+    service, state.preemption_sync_manager = state.preemption_sync_manager, None
+    return service
 
 
 def _say(text: str) -> None:
