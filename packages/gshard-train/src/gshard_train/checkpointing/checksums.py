@@ -96,7 +96,7 @@ def write(step: epath.Path, *, stopped: Callable[[], bool] = lambda: False) -> N
     """Sums up this process's share of a step's files; whole or, where it is stopped, not at all."""
     index, count = jax.process_index(), jax.process_count()
     lines = []
-    for name in _files(step)[index::count]:
+    for name in files(step)[index::count]:
         lines.append(f"{_sum(step / name, stopped)}  {name}\n")
         if stopped():
             return
@@ -116,9 +116,15 @@ def faults(step: epath.Path) -> list[str]:
 
 def summed_up(step: epath.Path) -> bool:
     """Whether every file of a step has a sum."""
-    files = _sums(step)
-    counts = {_count(path.name) for path in files}
-    return len(counts) == 1 and counts == {len(files)}
+    found = _sums(step)
+    counts = {_count(path.name) for path in found}
+    return len(counts) == 1 and counts == {len(found)}
+
+
+def files(step: epath.Path) -> list[str]:
+    """All files but the sums, relative to the step, in one order on every process."""
+    names = (str(path.relative_to(step)) for path in _below(step))
+    return sorted(name for name in names if not name.startswith(PREFIX))
 
 
 def _share_of_faults(step: epath.Path, index: int, count: int) -> Iterator[str]:
@@ -130,7 +136,7 @@ def _share_of_faults(step: epath.Path, index: int, count: int) -> Iterator[str]:
             expected |= _read(path)
         except ValueError:
             yield f"{path.name} has changed since it was written"
-    there = _files(step)
+    there = files(step)
     # What someone put beside the parts is none of ours.
     yield from (f"{name} has no sum" for name in there if "/" in name and name not in expected)
     for name in sorted(expected)[index::count]:
@@ -152,12 +158,6 @@ def _read(path: epath.Path) -> dict[str, str]:
 def _sums(step: epath.Path) -> list[epath.Path]:
     """The files of sums."""
     return [path for path in step.glob(f"{PREFIX}*") if not path.name.endswith(_UNFINISHED)]
-
-
-def _files(step: epath.Path) -> list[str]:
-    """All files but the sums, relative to the step, in one order on every process."""
-    names = (str(path.relative_to(step)) for path in _below(step))
-    return sorted(name for name in names if not name.startswith(PREFIX))
 
 
 def _below(directory: epath.Path) -> Iterator[epath.Path]:
