@@ -280,7 +280,7 @@ def refusal(experiment, **arguments) -> str:
 def test_faults_are_told_at_once_and_nothing_is_written(old, split, tmp_path):
     whole, _ = old
     said = refusal(dataclasses.replace(split, batch_size=9), from_dir="/not/there", how="double")
-    assert "how='double' must be one of split, merge, copy, average, upcycle" in said
+    assert "--how=double is none of the ways; give one of split, merge, copy, average" in said
     assert "from_dir='/not/there': there is no such directory" in said
     assert f"MODEL_DIR={split.model_dir!r} has checkpoints already, 7" in said
     assert "batch_size=9 cannot be divided" in said
@@ -290,7 +290,7 @@ def test_faults_are_told_at_once_and_nothing_is_written(old, split, tmp_path):
     said = refusal(other, from_dir=whole.model_dir, how="copy")
     assert (
         "--how=copy does not lead from 4 experts of width 20 to 8 experts of width 10: "
-        "--how=split does\n"
+        "--how=split does, or this with TransformerConfig.expert_mlp = 20\n"
     ) in said
     assert "is of another model, in more than its experts" in said
     assert "cross_norm/scale is float32[1, 12] in the checkpoint and float32[1, 13] in" in said
@@ -298,6 +298,22 @@ def test_faults_are_told_at_once_and_nothing_is_written(old, split, tmp_path):
     same = dataclasses.replace(other, model=model)
     assert "is of another optimizer" in refusal(same, from_dir=whole.model_dir, how="split")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_run_with_other_experts_is_refused_with_the_command_that_changes_them(old):
+    whole, _ = old
+    check = Checkpointer(whole.model_dir).check
+    other = dataclasses.replace(whole, model=dataclasses.replace(whole.model, num_experts=8))
+    told = (
+        r"The checkpoint has 4 experts of width 20 and the model 8 experts of width 20: python -m "
+        rf"gshard_train.resize with .* --from_dir={whole.model_dir} --how=copy makes"
+    )
+    with pytest.raises(UserError, match=told):
+        check(7, abstract(other))
+    model = dataclasses.replace(whole.model, num_experts=12, expert_mlp=10)
+    odd = dataclasses.replace(whole, model=model)
+    with pytest.raises(UserError, match=r"none becomes the other: .*expert_mlp = 20 \(copy\)"):
+        check(7, abstract(odd))
 
 
 def test_a_dry_run_prints_each_fate_and_writes_nothing(old, tmp_path, capsys):

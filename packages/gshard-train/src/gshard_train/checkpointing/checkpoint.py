@@ -18,10 +18,11 @@ from absl import logging
 from etils import epath
 
 from gshard_train import agreement
-from gshard_train.checkpointing import checksums, refusal, stored, tensors, writing
+from gshard_train.checkpointing import checksums, reading, refusal, stored, tensors, writing
 from gshard_train.checkpointing.policy import Kept
-from gshard_train.checkpointing.stored import FEED, RUN, STATE
+from gshard_train.checkpointing.reading import FEED, RUN, STATE
 from gshard_train.errors import UserError
+from gshard_train.resizing import experts
 
 DIRECTORY = "checkpoints"
 
@@ -139,7 +140,7 @@ class Checkpointer:
         wanted = tensors.nested(abstract_state)
         self.check(step, abstract_state)
         restored = self._read_checked(
-            step, {STATE: stored.arrays(wanted), FEED: ocp.args.JsonRestore()}
+            step, {STATE: reading.arrays(wanted), FEED: ocp.args.JsonRestore()}
         )
         return tensors.unnested(restored[STATE], abstract_state), restored[FEED]
 
@@ -160,7 +161,7 @@ class Checkpointer:
         if not (fitting := tensors.fitting(saved, own)):
             raise UserError(refusal.text(step, self._directory, lines))
         restored = self._read_checked(
-            step, {STATE: stored.arrays(fitting, partial=True), FEED: ocp.args.JsonRestore()}
+            step, {STATE: reading.arrays(fitting, partial=True), FEED: ocp.args.JsonRestore()}
         )
         return tensors.unnested(restored[STATE], state, otherwise=own), restored[FEED], lines
 
@@ -188,7 +189,7 @@ class Checkpointer:
             self._compare(step, {name: saved[name]} if name in saved else {}, wanted)
 
         agreement.together(compare)
-        restored = self._read_checked(step, {STATE: stored.arrays(wanted, partial=True)})
+        restored = self._read_checked(step, {STATE: reading.arrays(wanted, partial=True)})
         return tensors.unnested(restored[STATE][name], abstract_part)
 
     def config(self, step: int) -> str | None:
@@ -245,7 +246,8 @@ class Checkpointer:
 
     def _compare(self, step: int, saved: Any, wanted: Any) -> None:
         if lines := tensors.differences(saved, wanted):
-            raise UserError(refusal.text(step, self._directory, lines))
+            advice = experts.hint(saved, wanted, self.model_dir)
+            raise UserError(refusal.text(step, self._directory, lines, advice))
 
     def _read_checked(self, step: int, parts: dict[str, Any]) -> Any:
         """Parts of a step whose files are as they were written; raised is the same everywhere."""

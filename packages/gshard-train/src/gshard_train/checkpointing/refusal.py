@@ -5,7 +5,7 @@ from etils import epath
 _SHOWN = 20  # tensors named in one message
 
 
-def text(step: int, directory: epath.Path, lines: list[str]) -> str:
+def text(step: int, directory: epath.Path, lines: list[str], advice: str = "") -> str:
     """A refusal that names the tensors that differ; `lines` has one for each, as `differences`."""
     optimizer_alone = all(line.startswith("opt_state/") for line in lines)
     other = "optimizer" if optimizer_alone else "model"
@@ -15,7 +15,7 @@ def text(step: int, directory: epath.Path, lines: list[str]) -> str:
         f"differ{agree} and nothing was changed; use the config.gin beside it, or another "
         f"MODEL_DIR for this {other}"
     )
-    return "\n".join([first, *shortened(lines)])
+    return "\n".join([first + advice, *shortened(lines)])
 
 
 def shortened(lines: list[str]) -> list[str]:

@@ -46,14 +46,24 @@ def experts_at(params: Any, layers: Sequence[Path]) -> Experts | None:
 
 def factor(how: str, before: Experts, after: Experts) -> int:
     """By how much a way changes the number of experts; 0 where it does not lead there."""
-    many, few = (before, after) if how in ("merge", "average") else (after, before)
-    if how == "upcycle":
-        return after.count if before.count == 0 and before.width == after.width else 0
-    if not 0 < few.count < many.count or many.count % few.count:
+    if width_after(how, before, after.count) != after.width:
         return 0
-    times = many.count // few.count
-    width = few.width if how in ("copy", "average") else few.width / times
-    return times if many.width == width else 0
+    if how == "upcycle":
+        return after.count
+    few, many = sorted((before.count, after.count))
+    return many // few
+
+
+def width_after(how: str, before: Experts, count: int) -> int | None:
+    """The width that a way gives to so many experts; None where it leads to no such number."""
+    if how == "upcycle":
+        return None if before.count else before.width
+    many, few = (before.count, count) if how in ("merge", "average") else (count, before.count)
+    if not 0 < few < many or many % few:
+        return None
+    if how == "split":
+        return None if before.width % (many // few) else before.width // (many // few)
+    return before.width * (many // few) if how == "merge" else before.width
 
 
 def ways(before: Experts, after: Experts) -> list[str]:
@@ -62,7 +72,7 @@ def ways(before: Experts, after: Experts) -> list[str]:
 
 
 def hint(saved: Any, wanted: Any, model_dir: str) -> str:
-    """What to do where a checkpoint has another number of experts than the model, or nothing.
+    """A sentence on what to do where a checkpoint has other experts than the model, or nothing.
 
     Args:
       saved: a checkpoint's tree of shapes.
@@ -70,17 +80,16 @@ def hint(saved: Any, wanted: Any, model_dir: str) -> str:
       model_dir: of the checkpoint.
     """
     of_saved, of_wanted = saved.get("params", {}), wanted.get("params", {})
-    layers = moe_layers(of_wanted)
+    layers = moe_layers(of_wanted) or moe_layers(of_saved)
     before, after = experts_at(of_saved, layers), experts_at(of_wanted, layers)
     if before is None or after is None or before == after:
         return ""
-    found = ways(before, after)
-    how = f"--how={' or '.join(found)}" if found else "--how=..."
-    none = "" if found else f"; {lacking(before, after)}"
+    told = f". The checkpoint has {before} and the model {after}"
+    if not (found := ways(before, after)):
+        return f"{told}, and none becomes the other: {lacking(before, after)}"
     return (
-        f". The checkpoint has {before}, the model {after}: with another MODEL_DIR, python -m "
-        f"gshard_train.resize --from_dir={model_dir} {how} makes of the one a checkpoint for the "
-        f"other{none}"
+        f"{told}: python -m gshard_train.resize with the same flags, another MODEL_DIR and "
+        f"--from_dir={model_dir} --how={' or '.join(found)} makes one of the other"
     )
 
 
@@ -91,13 +100,9 @@ def lacking(before: Experts, after: Experts) -> str:
     if not after.count:
         return "experts do not become dense layers; give num_experts"
     if not before.count:
-        return f"experts are as wide as the dense layers they come from; set width {before.width}"
+        return f"experts are as wide as the dense layers they come from, {before.width}"
+    widths = {how: width_after(how, before, after.count) for how in HOWS}
+    if fits := [f"{width} ({how})" for how, width in widths.items() if width]:
+        return f"set TransformerConfig.expert_mlp = {' or '.join(fits)}"
     few, many = sorted((before.count, after.count))
-    if many % few or many == few:
-        return f"one number has to be a multiple of the other, and {many} is none of {few}"
-    times = many // few
-    other = before.width // times if before.count == few else before.width * times
-    return (
-        f"experts keep their width, or {times} parts make one: set "
-        f"TransformerConfig.expert_mlp = {before.width} or {other}"
-    )
+    return f"one number has to be a multiple of the other, and {many} is none of {few}"

@@ -28,6 +28,7 @@ from gshard_train.resizing.experts import (
     lacking,
     moe_layers,
     ways,
+    width_after,
 )
 from gshard_train.resizing.fates import Fate, Names, by_path, fates, table
 from gshard_train.resizing.placement import fitted
@@ -148,7 +149,7 @@ def _value_faults(
     experiment: Experiment, from_dir: str, how: str, noise: float, router_std: float
 ) -> Iterator[str]:
     if how not in HOWS:
-        yield f"how={how!r} must be one of {', '.join(HOWS)}"
+        yield f"--how={how} is none of the ways; give one of {', '.join(HOWS)}"
     yield from not_negative(noise=noise, router_std=router_std)
     if not from_dir:
         yield "from_dir is missing; add --from_dir=/path/to/the/run that there is"
@@ -188,8 +189,9 @@ def _matched(
     before = experts_at(saved.get("params", {}), layers)
     faults = []
     if before is not None and not factor(how, before, after):
-        found = ways(before, after)
+        found, width = ways(before, after), width_after(how, before, after.count)
         why = f"--how={' or '.join(found)} does" if found else lacking(before, after)
+        why += f", or this with TransformerConfig.expert_mlp = {width}" if found and width else ""
         faults.append(f"--how={how} does not lead from {before} to {after}: {why}")
     old, names = _old_state(experiment, prepared, new, before or after)
     if lines := tensors.differences(saved, tensors.nested(old)):
