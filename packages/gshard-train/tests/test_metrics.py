@@ -2,6 +2,8 @@
 
 import json
 import logging
+import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gshard_train.disk_faults import DiskError
 from gshard_train.monitoring.metrics import MetricsWriter
 
 
@@ -152,7 +155,8 @@ def test_without_its_picture_a_run_goes_on(tmp_path, events, monkeypatch, caplog
     with MetricsWriter(tmp_path) as writer:
         writer.write_load(1, np.ones((1, 4)), ["encoder 0"])
         writer.write(1, {"loss": 1.0})
-    assert "expert_load.png was not drawn." in caplog.messages
+    (said,) = [text for text in caplog.messages if text.startswith("expert_load.png")]
+    assert said.startswith("expert_load.png is no longer drawn: ModuleNotFoundError: import of")
     assert (1, {"loss": 1.0}) in events.written
 
 
@@ -162,9 +166,56 @@ def test_a_run_goes_on_without_tensorboard(tmp_path, monkeypatch, caplog):
         writer.write(1, {"loss": 2.0})
         writer.write(2, {"loss": 1.0})
     assert len(read(tmp_path)) == 2
-    assert [r.message for r in caplog.records if r.levelno == logging.WARNING] == [
-        "TensorBoard's events are no longer written."
-    ]
+    (said,) = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+    assert said.startswith("TensorBoard's events are no longer written: ModuleNotFoundError: imp")
+
+
+def test_lines_that_cannot_be_written_wait_and_are_written_later(tmp_path, caplog):
+    """A file that may not grow (RLIMIT_FSIZE) stands for a full disk."""
+    path = tmp_path / "metrics.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with MetricsWriter(tmp_path) as writer:
+        writer.write(1, {"loss": 1.0})
+        writer.write(2, {"loss": 2.0})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, limits[1]))
+        try:
+            writer.add(2, {"bleu": 5.0})
+            writer.write(3, {"loss": 3.0})
+            writer.write(4, {"loss": 4.0})
+            assert len(read(tmp_path)) == 1  # whole lines, or none
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        writer.write(5, {"loss": 5.0})
+    assert [line["loss"] for line in read(tmp_path)] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert read(tmp_path)[1]["bleu"] == 5.0
+    (said,) = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+    assert said == (
+        f"{path} could not be written: File too large; the run goes on, and its lines wait in "
+        "memory."
+    )
+
+
+def test_lines_left_over_are_in_the_log_and_a_file_that_was_removed_is_made_anew(tmp_path, caplog):
+    directory = tmp_path / "run"
+    with MetricsWriter(directory) as writer:
+        writer.write(1, {"loss": 1.0})
+        (directory / "metrics.jsonl").unlink()
+        writer.write(2, {"loss": 2.0})
+        assert [line["step"] for line in read(directory)] == [2]
+        shutil.rmtree(directory)
+        writer.write(3, {"loss": 3.0})
+        writer.write(4, {"loss": 4.0})
+    (said,) = [r.message for r in caplog.records if r.levelno == logging.ERROR]
+    assert said.endswith('{"step": 3, "loss": 3.0}\n{"step": 4, "loss": 4.0}\n')
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DiskError) as error:
+        MetricsWriter(tmp_path / "file")
+    assert error.value.faults[0] == (
+        f"metrics.jsonl could not be written: File exists ({tmp_path / 'file'})"
+    )
 
 
 def test_writing_does_not_wait_for_the_import(tmp_path, monkeypatch, events):

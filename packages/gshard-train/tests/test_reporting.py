@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from gshard_train.monitoring import hosts, reporting
+from gshard_train.monitoring.guard import Guard
 from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
+from gshard_train.nonfinite import Piece
 
 
 class Clock:
@@ -40,7 +42,11 @@ def reporter(tiny, tmp_path, clock, **options):
     experiment = types.SimpleNamespace(
         model_dir=str(tmp_path), model=tiny, task_feature_lengths={"inputs": 6, "targets": 5}
     )
-    prepared = types.SimpleNamespace(mesh=types.SimpleNamespace(size=8))
+    model = types.SimpleNamespace(
+        names=lambda: {"output": ("embed", "vocab")},
+        shapes=lambda: {"output": jnp.zeros((3, 5))},
+    )
+    prepared = types.SimpleNamespace(mesh=types.SimpleNamespace(size=8), model=model)
     watch = Stopwatch(clock)
     values = {"start": 0, "total": 10, "log_period": 2, "watch": watch, "began": 40.0, **options}
     return Reporter(experiment, prepared, **values), watch
@@ -48,9 +54,12 @@ def reporter(tiny, tmp_path, clock, **options):
 
 def step(loss, **values):
     counts = {"source_tokens": 30, "target_tokens": 20, "sequences": 10}
-    norms = {"total_loss": loss, "gradient_norm": 1.0, "update_norm": 1.0}
+    norms = {"total_loss": loss, "gradient_norm": loss, "update_norm": 1.0, "parameter_norm": 1.0}
     figures = {"loss": loss, **norms, **counts, **values}
-    return {name: jnp.asarray(value, jnp.float32) for name, value in figures.items()}
+    bad = jnp.array([not np.isfinite(loss)])
+    flags = {"nonfinite_tensors": bad, "nonfinite_parameters": ~bad & False, "nonfinite": bad[0]}
+    made = {name: jnp.asarray(value, jnp.float32) for name, value in figures.items()}
+    return made | flags
 
 
 def lines(tmp_path):
@@ -134,10 +143,33 @@ def test_a_step_that_is_no_number_is_named_when_the_next_is_added(tiny, tmp_path
     made, _ = reporter(tiny, tmp_path, clock)
     with made:
         made.add(1, step(1.0))
-        made.add(2, step(float("inf")))
-        with pytest.raises(FloatingPointError, match="total_loss of step 2 is inf; the newest"):
+        made.add(2, step(float("inf")), {"next_index": 1})
+        with pytest.raises(FloatingPointError, match="step 2: loss is inf; gradients that are not"):
             made.add(3, step(1.0))
     assert lines(tmp_path) == []
+
+
+def test_steps_that_are_left_out_are_counted_on_over_a_resume(tiny, tmp_path, clock):
+    def guard():
+        return Guard(lambda: [Piece(("output",), None)], allowed=2, examples=[["de 3"]].__getitem__)
+
+    made, _ = reporter(tiny, tmp_path, clock, guard=guard())
+    with made:
+        for number, loss in enumerate([1.0, float("nan"), 3.0, float("nan")], 1):
+            made.add(number, step(loss), 0)
+            made.report()
+    assert [line["skipped_steps"] for line in lines(tmp_path)] == [0, 1, 1, 2]
+    made, _ = reporter(tiny, tmp_path, clock, start=3, log_period=3, guard=guard())
+    with made:  # one is left: the second that was left out came after the checkpoint
+        made.add(4, step(float("nan")), 0)
+        made.add(5, step(5.0), 0)
+        made.report()
+        made.add(6, step(float("nan")), 0)
+        with pytest.raises(FloatingPointError, match=r"beside the 2 that train\.skipped_steps"):
+            made.report()
+    line = lines(tmp_path)[-1]
+    assert (line["step"], line["skipped_steps"], line["loss"]) == (5, 2, 5.0)
+    assert line["tokens_per_second"] > 0
 
 
 def test_an_evaluation_joins_the_line_of_its_step(tiny, tmp_path, clock):

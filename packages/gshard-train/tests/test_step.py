@@ -11,7 +11,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from gshard_annotate import DEFAULT_RULES, rules_scope
-from gshard_train import state
+from gshard_train import nonfinite, state
 from gshard_train.data import shift_right, to_mesh
 from gshard_train.loss import LossConfig
 from gshard_train.optimizer import adam
@@ -35,18 +35,27 @@ def batch(rows: int = 16) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.slow
-def test_a_step_is_the_optimizer_s_update_of_the_gradient(tiny, mesh):
+@pytest.fixture(scope="module")
+def offloaded(tiny, mesh):
+    """A model, its optimizer, the step with the optimizer's state in the host's memory, and both.
+
+    The numbers have to be those of a plain update too.
+    """
     optimizer = adam(warmup_linear(1e-2, 10), weight_decay=0.1)
     abstract = state.abstract_model(dataclasses.replace(tiny, num_encoder_layers=2))
-    # With its state in the host's memory: the numbers have to be those of a plain update too.
-    offload = {"offload_optimizer": True}
-    start = state.create(abstract, optimizer, DEFAULT_RULES, mesh, seed=4, **offload)
+    parts = (abstract, optimizer, DEFAULT_RULES, mesh)
+    start = state.create(*parts, seed=4, offload_optimizer=True)
     assert memory_kinds(start.opt_state) == {"pinned_host"}
-    start = start._replace(opt_state=second_step(start.opt_state))
-    before = jax.device_get(start)
-    step = make_step(abstract, optimizer, LOSS, DEFAULT_RULES, mesh, **offload)
-    after, metrics = step(start, to_mesh(batch(), batch_sharding(DEFAULT_RULES, mesh)))
+    start = jax.device_get(start._replace(opt_state=second_step(start.opt_state)))
+    placed = state.shardings(*parts, offload_optimizer=True)
+    step = make_step(abstract, optimizer, LOSS, *parts[2:], offload_optimizer=True)
+    return abstract, optimizer, step, lambda values: jax.device_put(values, placed), start
+
+
+@pytest.mark.slow
+def test_a_step_is_the_optimizer_s_update_of_the_gradient(offloaded, mesh):
+    abstract, optimizer, step, place, before = offloaded
+    after, metrics = step(place(before), to_mesh(batch(), batch_sharding(DEFAULT_RULES, mesh)))
 
     @jax.jit
     def gradient(params, batch):
@@ -69,6 +78,34 @@ def test_a_step_is_the_optimizer_s_update_of_the_gradient(tiny, mesh):
     for name, tree in norms.items():
         np.testing.assert_allclose(metrics[f"{name}_norm"], optax.tree.norm(tree), rtol=1e-5)
     np.testing.assert_allclose(metrics["learning_rate"], 1e-2)
+    assert not metrics["nonfinite"]
+    assert not metrics["nonfinite_tensors"].any()
+
+
+@pytest.mark.slow
+def test_a_step_that_is_not_finite_changes_nothing_but_its_number(offloaded, mesh):
+    abstract, _, step, place, start = offloaded
+    poisoned = jax.tree.map(np.copy, start)
+    poisoned.params["target_embedding"]["positions"][3] = np.nan
+    rows = to_mesh(batch(), batch_sharding(DEFAULT_RULES, mesh))
+    for values, said in (
+        (poisoned, "parameter target_embedding/positions was not finite before the step"),
+        (start, None),
+        (overflowing(start), "loss is nan; gradients that are not finite: "),
+    ):
+        after, metrics = step(place(values), rows)
+        metrics = jax.device_get(metrics)
+        assert nonfinite.all_finite(metrics) == (said is None)
+        assert int(after.step) == int(values.step) + 1
+        if said is not None:
+            assert nonfinite.describe(metrics, nonfinite.pieces(abstract)).startswith(said)
+            jax.tree.map(np.testing.assert_array_equal, after[1:], values[1:])
+
+
+def overflowing(start):
+    """The same state with logits beyond float32."""
+    params = {**start.params, "output": np.full_like(start.params["output"], 3e38)}
+    return start._replace(params=params)
 
 
 def memory_kinds(tree) -> set[str]:
@@ -88,7 +125,7 @@ def test_bfloat16_is_of_activations_only(tiny, one_device):
     traced = step.trace(before, batch())
     after, metrics = traced.out_info
     for leaf in jax.tree.leaves((after.params, after.opt_state, metrics)):
-        assert leaf.dtype in (jnp.float32, jnp.int32)
+        assert leaf.dtype in (jnp.float32, jnp.int32, jnp.bool_)
     dtypes = dtypes_by_primitive(traced.jaxpr.jaxpr, {})
     # Of softmax, of the router and of the loss; sums of squares are those of norms.
     for primitive in ("exp", "log", "rsqrt", "reduce_max"):

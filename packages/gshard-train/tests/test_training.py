@@ -172,7 +172,7 @@ def test_a_finished_run_trains_nothing_more(experiment, monkeypatch):
 
 
 def test_an_update_that_is_no_number_stops_the_run_without_a_checkpoint(experiment):
-    with pytest.raises(FloatingPointError, match="update_norm of step 1 is nan; the newest"):
+    with pytest.raises(FloatingPointError, match="step 1: the optimizer's update of"):
         train(changed(experiment, optimizer=optax.scale(float("nan"))), train_steps=4, log_period=2)
     assert not experiment.path("checkpoints").exists()
 
@@ -267,6 +267,7 @@ def test_arguments_that_cannot_be_are_refused_together(experiment):
             profile_steps=(15, 10),
             peak_flops_per_device=0.0,
             compilation_cache_dir="",
+            skipped_steps=-1,
         )
     assert error.value.faults == (
         "TRAIN_STEPS=0 must be a whole number of at least 1",
@@ -274,6 +275,7 @@ def test_arguments_that_cannot_be_are_refused_together(experiment):
         "EVAL_PERIOD=3 is set and nothing is bound to train.evaluation; bind an "
         "evaluation.Evaluation, or set EVAL_PERIOD = None",
         "peak_flops_per_device=0.0 must be a number above 0, or None",
+        "skipped_steps=-1 must be a whole number of at least 0",
         "profile_steps=(15, 10) must be the first and the last step to trace, both counted from 1, "
         "such as (10, 15), or () for none",
         "compilation_cache_dir='' names no directory; use None for no cache",

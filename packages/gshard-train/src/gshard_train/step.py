@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from gshard_annotate import Rules, rules_scope
+from gshard_train import nonfinite
 from gshard_train.accumulation import gradient_and_metrics
 from gshard_train.batch_loss import Metrics as Metrics
 from gshard_train.batch_loss import total_loss as total_loss
@@ -50,6 +52,10 @@ def make_step(
     The step's random key is derived from the run's key and the step number alone, so a resumed run
     draws what the uninterrupted one would have drawn.
 
+    Where loss or gradients are not finite, parameters and optimizer state stay as they were and
+    only the step's number goes on; the metrics say so: `nonfinite`, and `nonfinite_tensors` and
+    `nonfinite_parameters`, a flag for each of `nonfinite.pieces`, of gradients and parameters.
+
     Args:
       model: what is trained.
       optimizer: makes updates of gradients.
@@ -66,6 +72,7 @@ def make_step(
     placed = shardings(model, optimizer, rules, mesh, offload_optimizer=offload_optimizer)
     on_device = shardings(model, optimizer, rules, mesh)
     rows = batch_sharding(rules, mesh)
+    names = model.names()
 
     def step(state: TrainState, batch: Mapping[str, Array]) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
@@ -85,12 +92,21 @@ def make_step(
             # Not before the gradients are there, when the activations' memory is free again.
             grads, opt_state = jax.lax.optimization_barrier((grads, opt_state))
             opt_state = jax.device_put(opt_state, on_device.opt_state)
-        updates, opt_state = optimizer.update(grads, opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
+        updates, new_opt_state = optimizer.update(grads, opt_state, state.params)
+        of_grads_P = nonfinite.sums_of_squares(grads, names)
+        # Not the update: that would keep all of it in memory until the last part is known.
+        bad = ~jnp.isfinite(metrics["total_loss"] + of_grads_P.sum())
+        new_params = optax.apply_updates(state.params, updates)
+        params = nonfinite.unless(bad, new_params, state.params)
+        opt_state = nonfinite.unless(bad, new_opt_state, opt_state)
+        of_params_P = nonfinite.sums_of_squares(params, names)
         metrics |= {
-            "gradient_norm": optax.tree.norm(grads),
+            "gradient_norm": jnp.sqrt(of_grads_P.sum()),
             "update_norm": optax.tree.norm(updates),
-            "parameter_norm": optax.tree.norm(params),
+            "parameter_norm": jnp.sqrt(of_params_P.sum()),
+            "nonfinite": bad,
+            "nonfinite_tensors": ~jnp.isfinite(of_grads_P),
+            "nonfinite_parameters": ~jnp.isfinite(of_params_P),
         }
         if (rate := learning_rate_of(opt_state)) is not None:
             metrics["learning_rate"] = rate

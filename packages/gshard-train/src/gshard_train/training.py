@@ -1,6 +1,7 @@
 """A training run, from the first check to the last checkpoint."""
 
 import contextlib
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 import jax
 from absl import logging
 
-from gshard_train import compilation_cache, config, resuming, state
+from gshard_train import compilation_cache, config, disk_faults, nonfinite, resuming, state
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.data import Feed, to_mesh
-from gshard_train.errors import UserError, reported_as_user_error
+from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared, open_feed, prepare
 from gshard_train.interruption import Interrupted, StopRequest
 from gshard_train.monitoring import profiling
+from gshard_train.monitoring.guard import Guard
 from gshard_train.monitoring.overview import overview, program_memory
 from gshard_train.monitoring.profiling import Profiler
 from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
+from gshard_train.ranges import is_whole
 from gshard_train.step import Step, batch_sharding, make_step
 from gshard_train.watchdog import EVALUATING, Limits, Watchdog
 
@@ -44,6 +47,7 @@ def train(
     stuck_seconds: float = Limits.stuck,
     effective_config: str = "",
     changed_feed: str = resuming.REFUSE,
+    skipped_steps: int = 0,
     dry_run: bool = False,
 ) -> int:
     """Trains until step `train_steps` and returns the step reached.
@@ -71,12 +75,15 @@ def train(
       effective_config: text that is kept as `config.gin` beside the checkpoints.
       changed_feed: what happens where the order of examples is another than the checkpoint's:
         "refuse"; "go on" at the same number of batches; "restart" from the beginning of the data.
+      skipped_steps: how many steps whose loss or gradients are not finite may be left out, those
+        before a resume included; the next one stops the run.
       dry_run: builds everything, the compiled step too, and neither trains nor writes anything.
 
     Raises:
       UserError: something cannot work; nothing was written and no parameter was made.
+      DiskError: what has to be written cannot be; the checkpoints before are whole.
       Interrupted: SIGINT or SIGTERM came; the last whole step has a checkpoint.
-      FloatingPointError: loss or gradient is not a number; the newest checkpoint is from before.
+      NonfiniteError: loss, gradients or update are not; the newest checkpoint is from before.
     """
     began = time.monotonic()
     periods = {
@@ -88,7 +95,7 @@ def train(
     }
     limits = Limits(silent_seconds, stuck_seconds)
     faults = [
-        *_faults(periods, evaluation, peak_flops_per_device),
+        *_faults(periods, evaluation, peak_flops_per_device, skipped_steps),
         *limits.faults(),
         *profiling.faults(profile_steps),
         *compilation_cache.faults(compilation_cache_dir),
@@ -108,9 +115,10 @@ def train(
         return _build(experiment, prepared, evaluation, changed_feed)
     with (
         StopRequest() as stop,
+        disk_faults.told(experiment.model_dir),
         compilation_cache.use(compilation_cache_dir, model_dir=experiment.model_dir),
         contextlib.closing(open_feed(experiment, prepared)) as feed,
-        Checkpointer(experiment.model_dir, keep=kept) as checkpointer,
+        disk_faults.checkpointing(Checkpointer(experiment.model_dir, keep=kept)) as checkpointer,
         Watchdog(jax.process_index(), jax.process_count(), limits=limits) as watchdog,
     ):
         stop.until_begin(doing=lambda: watchdog.doing, leave=watchdog.leave)
@@ -128,10 +136,13 @@ def train(
             logging.info(
                 "The configuration, which %s keeps:\n%s", config.SAVED_NAME, effective_config
             )
-            with reported_as_user_error():
+            with disk_faults.writing(config.SAVED_NAME, experiment.model_dir):
                 config.save(effective_config, experiment.model_dir)
         logging.info("What is trained:\n%s", overview(experiment, prepared, train_state))
         watch = Stopwatch()
+        saving = functools.partial(
+            disk_faults.writing, "a checkpoint", experiment.path("checkpoints")
+        )
         identity = getattr(feed, "identity", dict)()
         with (
             Prefetch(feed, batch_sharding(experiment.rules, prepared.mesh)) as batches,
@@ -145,15 +156,23 @@ def train(
                 peak_flops_per_device=peak_flops_per_device,
                 repeated_share=lambda: _repeated_share(feed, batches.get_state()),
                 began=began,
+                guard=Guard(
+                    lambda: nonfinite.pieces(prepared.model),
+                    allowed=skipped_steps,
+                    examples=getattr(feed, "examples", lambda _: None),
+                ),
             ) as reporter,
             Profiler(
                 experiment.model_dir, profile_steps, start=step, total=train_steps
             ) as profiler,
         ):
+            is_on_disk = step > 0
 
             def save(figures: Mapping[str, float]) -> None:
+                nonlocal is_on_disk
                 watchdog.tell(step, "saving")
-                with reporter.stall("checkpoint_stall_seconds"):
+                gone = is_on_disk and disk_faults.vanished(experiment.model_dir)
+                with reporter.stall("checkpoint_stall_seconds"), saving():
                     checkpointer.save(
                         step,
                         train_state,
@@ -162,6 +181,10 @@ def train(
                         identity=identity,
                         metrics=figures,
                     )
+                    is_on_disk = True
+                    if gone:
+                        checkpointer.wait()
+                        raise disk_faults.of_vanished(experiment.model_dir, step)
 
             watchdog.tell(step, "compiling")
             logging.info("Compiling the step.")
@@ -169,10 +192,12 @@ def train(
                 run_step = _compiled(experiment, prepared, train_state, batches.shapes())
             stop.begin()
             while step < train_steps and not stop.name:
-                watchdog.tell(step)
+                watchdog.tell(step, "waiting for data")
+                position = batches.get_state()  # from before the batch, which it stands for
                 with watch.part("data"):
                     batch = next(batches)
                 step += 1
+                watchdog.tell(step)
                 stop.agree()
                 profiler.before(step, train_state)
                 # The call itself waits where the devices cannot take another program yet.
@@ -182,7 +207,7 @@ def train(
                 ):
                     train_state, metrics = run_step(train_state, batch)
                 profiler.after(step, metrics)
-                reporter.add(step, metrics)
+                reporter.add(step, metrics, position)
                 last = step == train_steps
                 save_now = last or step % checkpoint_period == 0
                 evaluate_now = eval_period and (last or step % eval_period == 0)
@@ -194,18 +219,25 @@ def train(
                     save(figures)
                 if evaluate and evaluate_now:
                     watchdog.tell(step, EVALUATING)
-                    with reporter.stall("evaluation_seconds"):
-                        figures = evaluate(step, train_state.params)
+                    with (
+                        reporter.stall("evaluation_seconds"),
+                        disk_faults.writing("the evaluation's results", experiment.model_dir),
+                        contextlib.suppress(Interrupted),
+                    ):
+                        figures = evaluate(step, train_state.params, between=stop.check)
                         reporter.add_figures(figures)
+                if stop.name and not figures:  # the evaluation is left to gshard-eval
+                    break
                 if save_now and kept.best:  # which of them are the best is known only now
                     save(figures)
                     kept.check(figures)
-            if step < train_steps:
+            if stop.name:
                 reporter.report()
                 save({})
             # Before the reporter closes, which may wait for TensorBoard's slow start.
             watchdog.tell(step, "saving")
-            checkpointer.wait()
+            with saving():
+                checkpointer.wait()
             if stop.name:
                 logging.info("Saved step %d %.1f s after %s.", step, stop.seconds, stop.name)
     if step < train_steps:
@@ -219,7 +251,10 @@ def train(
 
 
 def _faults(
-    periods: Mapping[str, int | None], evaluation: object, peak: float | None
+    periods: Mapping[str, int | None],
+    evaluation: object,
+    peak: float | None,
+    skipped_steps: int,
 ) -> Iterator[str]:
     """What is wrong with the arguments by themselves."""
     for name, number in periods.items():
@@ -236,6 +271,8 @@ def _faults(
         )
     if peak is not None and not (isinstance(peak, int | float) and peak > 0):
         yield f"peak_flops_per_device={peak!r} must be a number above 0, or None"
+    if not is_whole(skipped_steps, 0):
+        yield f"skipped_steps={skipped_steps!r} must be a whole number of at least 0"
 
 
 def _start(

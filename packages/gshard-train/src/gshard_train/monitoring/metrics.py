@@ -5,6 +5,7 @@ does that beside the first compilation; what is written before it is done waits 
 `write` never does.
 """
 
+import contextlib
 import json
 import logging
 import math
@@ -15,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gshard_train import disk_faults
 from gshard_train.monitoring.tensorboard import TensorBoard
 
 FILE_NAME = "metrics.jsonl"
@@ -28,21 +30,28 @@ class MetricsWriter:
     `start_step` first drops the lines behind that step, which an interrupted run had written after
     its last checkpoint.
 
+    Lines that cannot be written, as on a full disk, wait in memory and are tried again with each
+    that follows; the log has those that are left when it closes.
+
     Attributes:
       before: the last line that earlier runs had written, one that is dropped included.
+      kept: the last one that is not dropped.
     """
 
     def __init__(self, model_dir: str | os.PathLike[str], *, start_step: int = 0):
         self.before: dict[str, Any] = {}
+        self.kept: dict[str, Any] = {}
         self._active = jax.process_index() == 0
         if not self._active:
             return
-        os.makedirs(model_dir, exist_ok=True)
-        path = os.path.join(model_dir, FILE_NAME)
-        self.before = _drop_after(path, start_step)
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        self._path = os.path.join(model_dir, FILE_NAME)
+        with disk_faults.writing(FILE_NAME, model_dir):
+            os.makedirs(model_dir, exist_ok=True)
+            self.before, self.kept = _drop_after(self._path, start_step)
+            self._open()
         self._line: dict[str, Any] = {"step": start_step}
-        self._line_start = self._file.tell()
+        self._waiting = ""  # lines before that one which are not on disk
+        self._failed = False
         self._events = TensorBoard(os.fspath(model_dir))
 
     def __enter__(self) -> "MetricsWriter":
@@ -67,7 +76,11 @@ class MetricsWriter:
                 f"MetricsWriter.write: step {step} comes after step {self._line['step']}; "
                 "write the steps of a run in order and each of them once"
             )
-        self._line, self._line_start = {"step": step}, self._file.tell()
+        if self._failed:
+            self._waiting += self._text()
+        else:
+            self._waiting, self._line_start = "", os.fstat(self._file.fileno()).st_size
+        self._line = {"step": step}
         self.add(step, scalars)
 
     def add(self, step: int, scalars: Mapping[str, Any]) -> None:
@@ -89,10 +102,7 @@ class MetricsWriter:
             shown = ", ".join(f"{name} is {value}" for name, value in odd.items())
             _logger.warning("Step %d: %s.", step, shown)
         self._line |= {**numbers, **dict.fromkeys(odd)}
-        self._file.seek(self._line_start)
-        self._file.truncate()
-        self._file.write(json.dumps(self._line, allow_nan=False) + "\n")
-        self._file.flush()
+        self._put()
         self._events.scalars(step, numbers)
 
     def write_load(self, step: int, load_LE: np.ndarray, layers: Sequence[str]) -> None:
@@ -108,38 +118,74 @@ class MetricsWriter:
 
     def close(self) -> None:
         """Waits until everything is on disk."""
-        if self._active and not self._file.closed:
-            self._file.close()
-            self._events.close()
+        if not self._active or self._file.closed:
+            return
+        if self._failed:
+            self._put()
+        if self._failed:
+            _logger.error("Not in %s:\n%s", self._path, self._waiting + self._text())
+        self._file.close()
+        self._events.close()
+
+    def _open(self) -> None:
+        # Unbuffered, so that a line that could not be written is known and not written later.
+        self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115 (closed by close)
+        self._line_start = os.fstat(self._file.fileno()).st_size
+
+    def _text(self) -> str:
+        return json.dumps(self._line, allow_nan=False) + "\n"
+
+    def _put(self) -> None:
+        """Writes the last line, in the place of what it was before, and those that wait."""
+        failed, self._failed = self._failed, True
+        try:
+            if not os.fstat(self._file.fileno()).st_nlink:  # someone removed the file
+                removed = self._file
+                self._open()
+                removed.close()
+            self._file.truncate(self._line_start)
+            rest = (self._waiting + self._text()).encode()
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            self._failed = False
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._line_start)
+            if not failed:
+                _logger.warning(
+                    "%s could not be written: %s; the run goes on, and its lines wait in memory.",
+                    self._path,
+                    error.strerror,
+                )
 
 
 def _number(value: Any) -> int | float:
     return value if isinstance(value, int) else float(value)
 
 
-def _drop_after(path: str, step: int) -> dict[str, Any]:
+def _drop_after(path: str, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Removes the lines behind `step`, and one that was cut short, by writing the file anew.
 
     Returns:
-      the last whole line that was there before.
+      the last whole line that was there before, and the last one that stays.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.readlines()
     except FileNotFoundError:
-        return {}
+        return {}, {}
     whole = [line for line in lines if _step_of(line) < math.inf]
-    last = json.loads(whole[-1]) if whole else {}
     kept = [line for line in lines if _step_of(line) <= step]
+    last, newest = (json.loads(found[-1]) if found else {} for found in (whole, kept))
     if len(kept) == len(lines):
-        return last
+        return last, newest
     _logger.info("Dropped %d lines behind step %d from %s.", len(lines) - len(kept), step, path)
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.writelines(kept)
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".new", path)
-    return last
+    return last, newest
 
 
 def _step_of(line: str) -> float:

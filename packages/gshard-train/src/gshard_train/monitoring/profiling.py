@@ -1,11 +1,14 @@
 """A profile of a few steps of a run, for XProf and TensorBoard."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 from absl import logging
+
+from gshard_train import disk_faults
 
 DIRECTORY = "profile"
 
@@ -56,8 +59,9 @@ class Profiler:
         """Starts the trace before its first step, once `newest`, a tree of arrays, is there."""
         if step == self._first:
             jax.block_until_ready(newest)
-            jax.profiler.start_trace(self._directory)
-            self._tracing = True
+            with _warned():
+                jax.profiler.start_trace(self._directory)
+                self._tracing = True
 
     def after(self, step: int, newest: Any) -> None:
         """Ends the trace behind its last step, when `newest`, a tree of arrays, is there."""
@@ -69,5 +73,15 @@ class Profiler:
         """Ends a trace that is under way, such as one of an interrupted run."""
         if self._tracing:
             self._tracing = False
-            jax.profiler.stop_trace()
-            logging.info("The profile is in %s: xprof --logdir=%s", *[self._directory] * 2)
+            with _warned():
+                jax.profiler.stop_trace()
+                logging.info("The profile is in %s: xprof --logdir=%s", *[self._directory] * 2)
+
+
+@contextlib.contextmanager
+def _warned() -> Iterator[None]:
+    """Without its profile a run goes on."""
+    try:
+        yield
+    except Exception as error:  # of a C++ library, whose types have no public names
+        logging.warning("There is no profile: %s", disk_faults.reason(error))

@@ -5,7 +5,6 @@ when the next one has been handed to them.
 """
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,8 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from gshard_train import agreement, nonfinite
 from gshard_train.experiment import Experiment, Prepared
 from gshard_train.monitoring import expert_load, hosts
+from gshard_train.monitoring.guard import Guard
 from gshard_train.monitoring.metrics import MetricsWriter
 from gshard_train.monitoring.overview import moe_layer_names
 from gshard_train.monitoring.progress import Progress
@@ -24,6 +25,7 @@ from gshard_train.step import Metrics
 
 # Added up; everything else is a mean over steps.
 COUNTS = ("source_tokens", "target_tokens", "sequences", "expert_load")
+_LEFT_OUT = "skipped_steps"
 _GIB = 2**30
 
 
@@ -40,6 +42,7 @@ class Reporter:
       peak_flops_per_device: what a device could do in a second, for the utilisation.
       repeated_share: share of the examples so far that were not new; None where no one knows.
       began: `time.monotonic()` when the run began, for its cost.
+      guard: says what happens at steps with NaN or Inf; by default the first one stops the run.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Reporter:
         peak_flops_per_device: float | None = None,
         repeated_share: Callable[[], float | None] = lambda: None,
         began: float | None = None,
+        guard: Guard | None = None,
     ):
         self._experiment, self._devices = experiment, prepared.mesh.size
         self._writer = MetricsWriter(experiment.model_dir, start_step=start)
@@ -61,7 +65,10 @@ class Reporter:
         self._period, self._watch, self._peak = log_period, watch, peak_flops_per_device
         self._repeated_share = repeated_share
         self._began = time.monotonic() if began is None else began
+        self._guard = guard or Guard(lambda: nonfinite.pieces(prepared.model))
+        self._guard.left_out = agreement.decided(lambda: self._writer.kept.get(_LEFT_OUT, 0))
         self._newest: Metrics | None = None  # of step self._step, still on the devices
+        self._position: Any = None  # of the feed before that step's batch
         self._done: list[dict[str, Any]] = []  # of the steps before, since the last report
         self._step = start
         self._reported = -1
@@ -75,24 +82,29 @@ class Reporter:
             self._progress.close()
         self._writer.close()
 
-    def add(self, step: int, metrics: Metrics) -> None:
+    def add(self, step: int, metrics: Metrics, position: Any = None) -> None:
         """Takes in one step's metrics, and reports up to the step before when that is due.
 
         Waits for the step before, so that the devices have one step to do and one to come.
 
+        Args:
+          step: its number.
+          metrics: on the devices.
+          position: of the feed before the step's batch.
+
         Raises:
-          FloatingPointError: loss, gradient or update of the step before is not a number.
+          NonfiniteError: as `Guard.check` does, for the step before.
         """
         self._fetch()
         if self._done and self._step % self._period == 0:
             self._report()
-        self._newest, self._step = metrics, step
+        self._newest, self._step, self._position = metrics, step, position
 
     def report(self) -> None:
         """Writes the means over the steps since the last report; waits for the newest step.
 
         Raises:
-          FloatingPointError: as `add` does, for the newest step.
+          NonfiniteError: as `add` does, for the newest step.
         """
         self._fetch()
         if self._done:
@@ -125,22 +137,22 @@ class Reporter:
             jax.block_until_ready(self._newest)
         metrics, self._newest = jax.device_get(self._newest), None
         self._done.append(metrics)
-        # The update too: a loss is computed with the parameters from before it.
-        for name in ("total_loss", "gradient_norm", "update_norm"):
-            if not math.isfinite(metrics[name]):
-                raise FloatingPointError(
-                    f"{name} of step {self._step} is {metrics[name]}; the newest checkpoint is "
-                    "from before. Lower the learning rate or clip gradients and run again"
-                )
+        self._guard.check(self._step, metrics, self._position)
 
     def _report(self) -> None:
         steps, self._done = self._done, []
-        values = {
-            name: np.sum([s[name] for s in steps], axis=0) / (1 if name in COUNTS else len(steps))
-            for name in steps[0]
+        counts = {
+            name: np.sum([s[name] for s in steps], axis=0) for name in COUNTS if name in steps[0]
         }
-        counts = {name: values.pop(name) for name in COUNTS if name in values}
-        scalars = {name: float(v) for name, v in values.items() if np.ndim(v) == 0}
+        # A step that was left out has tokens and no figures, unless there is no other.
+        whole = [s for s in steps if not s["nonfinite"]] or steps
+        scalars = {
+            name: float(np.mean([s[name] for s in whole]))
+            for name, value in steps[0].items()
+            if np.ndim(value) == 0 and name not in (*COUNTS, "nonfinite")
+        }
+        if self._guard.allowed or self._guard.left_out:
+            scalars[_LEFT_OUT] = self._guard.left_out
         scalars |= self._speed(counts, len(steps)) | self._cost() | _memory()
         if (share := self._repeated_share()) is not None:
             scalars["repeated_share"] = share

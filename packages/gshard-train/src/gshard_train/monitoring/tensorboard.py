@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gshard_train import tensorflow_devices
+from gshard_train import disk_faults, tensorflow_devices
 from gshard_train.monitoring import expert_load
 
 _logger = logging.getLogger(__name__)
@@ -47,9 +47,11 @@ class TensorBoard:
     def _guard(self, function: Any, *arguments: Any) -> None:
         try:
             function(*arguments)
-        except Exception:
+        except Exception as error:
             self._writer = None
-            _logger.warning("TensorBoard's events are no longer written.", exc_info=True)
+            _logger.warning(
+                "TensorBoard's events are no longer written: %s", disk_faults.reason(error)
+            )
 
     def _open(self, directory: str) -> None:
         tensorflow_devices.hide_gpus()
@@ -71,14 +73,16 @@ class TensorBoard:
             self._draw()
 
     def _draw(self) -> None:
-        if self._newest is None:
+        if self._newest is None or self._drawn_at == float("inf"):
             return
         (step, load_LE, layers), self._newest = self._newest, None
         self._drawn_at = time.monotonic()
         try:
             pixels = expert_load.draw(self._directory, load_LE, layers, step=step)
-        except Exception:
-            _logger.warning("%s was not drawn.", expert_load.FILE_NAME, exc_info=True)
+        except Exception as error:
+            why = disk_faults.reason(error)
+            _logger.warning("%s is no longer drawn: %s", expert_load.FILE_NAME, why)
+            self._drawn_at = float("inf")
             return
         if self._writer:
             self._writer.write_images(step, {"expert_load": pixels[None]})

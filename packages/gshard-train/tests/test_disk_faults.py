@@ -1,0 +1,119 @@
+"""What is said where nothing can be written, and what a run then leaves.
+
+Files that may not grow (RLIMIT_FSIZE) stand for a full disk.
+"""
+
+import errno
+import logging
+import os
+import resource
+import shutil
+
+import jax.numpy as jnp
+import pytest
+
+from gshard_train import disk_faults
+from gshard_train.checkpointing.checkpoint import Checkpointer
+from gshard_train.disk_faults import DiskError
+from gshard_train.errors import RESTART, USER_ERROR
+from gshard_train.monitoring.guard import NonfiniteError
+
+SMALL, LARGE = ({"params": {"w": jnp.arange(float(size))}} for size in (5, 40_000))
+
+
+@pytest.fixture
+def no_large_files():
+    """Files may have 64 KiB, as long as a checkpoint's files other than arrays."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def saved(model_dir, state, step, *, asynchronous=True):
+    with (
+        disk_faults.told(str(model_dir)),
+        disk_faults.checkpointing(Checkpointer(model_dir, asynchronous=asynchronous)) as made,
+        disk_faults.writing("a checkpoint", model_dir),
+    ):
+        made.save(step, state, {"next_index": step})
+        made.wait()
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, no_large_files, caplog, asynchronous):
+    directory = tmp_path / "checkpoints"
+    saved(tmp_path, SMALL, 3)
+    with pytest.raises(DiskError) as error:
+        saved(tmp_path, LARGE, 4, asynchronous=asynchronous)
+    said, advice, newest = error.value.faults
+    assert said.startswith(f"a checkpoint could not be written: File too large ({directory}/4.orb")
+    assert advice == "make room there and start the run again"
+    assert newest == (
+        f"the newest checkpoint in {directory}, of step 3, is whole: a run goes on there"
+    )
+    assert error.value.exit_code == USER_ERROR
+    assert not [record for record in caplog.records if record.exc_info]
+    assert Checkpointer(tmp_path).latest_step() == 3
+
+
+def test_a_directory_that_vanished_is_told_apart_from_one_that_is_not_there_yet(tmp_path):
+    saved(tmp_path, SMALL, 3)
+    assert not disk_faults.vanished(str(tmp_path))
+    shutil.rmtree(tmp_path / "checkpoints")
+    assert disk_faults.vanished(str(tmp_path))
+    fault = disk_faults.of_vanished(str(tmp_path), 4)
+    assert "the state of step 4 is saved where it was" in fault.faults[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "advice"),
+    [
+        (errno.ENOSPC, USER_ERROR, "make room there"),
+        (errno.ENOENT, USER_ERROR, "bring the directory back (is a disk no longer mounted?)"),
+        (errno.EROFS, RESTART, "make it writable and start the run again, on another machine"),
+        (errno.EIO, RESTART, "make it writable"),
+    ],
+)
+def test_only_what_another_machine_may_not_have_is_started_again(number, code, advice):
+    with pytest.raises(DiskError) as error, disk_faults.writing("config.gin", "/run"):
+        raise OSError(number, os.strerror(number), "/run/config.gin")
+    assert error.value.faults[0] == (
+        f"config.gin could not be written: {os.strerror(number)} (/run/config.gin)"
+    )
+    assert error.value.faults[1].startswith(advice)
+    assert error.value.exit_code == code
+
+
+def test_another_process_s_error_and_other_errors_are_known():
+    def written():
+        return disk_faults.writing("a checkpoint", "/run")
+
+    with pytest.raises(DiskError, match=r"No space left on device \(/run\)"), written():
+        raise RuntimeError("process 3: ValueError: RESOURCE_EXHAUSTED: ... [os_error_code='28']")
+    with pytest.raises(KeyError), written():
+        raise KeyError("x")
+
+
+def test_a_run_that_a_number_ends_says_which_checkpoint_is_from_before(tmp_path):
+    with pytest.raises(NonfiniteError) as error, disk_faults.told(str(tmp_path)):
+        raise NonfiniteError("step 5: loss is nan")
+    assert error.value.faults == (
+        "step 5: loss is nan",
+        f"there is no checkpoint in {tmp_path / 'checkpoints'}: a run begins anew, and comes to "
+        "the same batch",
+    )
+
+
+def test_what_came_first_is_raised_and_the_fault_of_closing_is_logged(tmp_path, caplog):
+    class Failing:
+        model_dir = str(tmp_path)
+
+        def close(self):
+            raise OSError(errno.ENOSPC, "full", "/run/checkpoints/2")
+
+    with pytest.raises(KeyError), disk_faults.checkpointing(Failing()):  # pyright: ignore
+        raise KeyError("x")
+    assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
+        "a checkpoint could not be written: No space left on device (/run/checkpoints/2)"
+    ]
