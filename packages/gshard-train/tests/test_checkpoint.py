@@ -22,7 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from gshard_annotate import make_mesh
 from gshard_train import agreement
-from gshard_train.checkpointing import checksums, stored
+from gshard_train.checkpointing import checksums, reading, stored
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.checkpointing.trained import find_steps
@@ -516,7 +516,7 @@ def two_processes(monkeypatch):
     fake = types.SimpleNamespace(
         process_index=lambda: own.index, process_count=lambda: 2, sharding=jax.sharding
     )
-    for module in (agreement, checksums, stored):
+    for module in (agreement, checksums, reading):
         monkeypatch.setattr(module, "jax", fake)
     return run
 
@@ -526,7 +526,7 @@ def hurt(monkeypatch, index):
     looked = stored.Stored.damage
 
     def damage(self, step):
-        mine = stored.jax.process_index() == index and step == 10
+        mine = reading.jax.process_index() == index and step == 10
         return "torn" if mine else looked(self, step)
 
     monkeypatch.setattr(stored.Stored, "damage", damage)

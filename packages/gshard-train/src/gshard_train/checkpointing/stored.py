@@ -9,17 +9,15 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import orbax.checkpoint as ocp
 import tensorstore as ts
 from absl import logging
 from etils import epath
 
-from gshard_train.checkpointing import checksums
+from gshard_train.checkpointing import checksums, reading
+from gshard_train.checkpointing.reading import FEED, RUN, STATE
 from gshard_train.errors import UserError
 
-# Parts of a step's directory: the tensors, the feed's position, and what run it is.
-STATE, FEED, RUN = "state", "feed", "run"
 _COMMITTED = "_CHECKPOINT_METADATA"  # orbax's; unlike the directory, it never changes
 _NO_LIST = "the list of tensors is missing"
 
@@ -143,7 +141,11 @@ class Stored:
         self._changed.pop(step, None)
 
     def _read(self, step: int, parts: Mapping[str, Any]) -> Any:
-        with _reader() as reader:
+        limit = None
+        if STATE in parts:
+            saved = self._metadata(step).get(STATE)
+            limit = reading.bytes_on_their_way(saved, parts[STATE].item)
+        with reading.reader(bytes_on_their_way=limit) as reader:
             return reader.restore(self.path(step), args=ocp.args.Composite(**parts))
 
     def _arrays(self, step: int) -> list[bytes]:
@@ -158,14 +160,8 @@ class Stored:
         return [key for key in keys if key.endswith(b"/.zarray")]
 
     def _metadata(self, step: int) -> Any:
-        with _reader() as reader:
+        with reading.reader() as reader:
             return reader.metadata(self.path(step)).item_metadata
-
-
-def arrays(wanted: Any, *, partial: bool = False) -> ocp.args.PyTreeRestore:
-    """How orbax is to restore named tensors of these shapes, dtypes and shardings."""
-    restore_args = ocp.checkpoint_utils.construct_restore_args(wanted)
-    return ocp.args.PyTreeRestore(wanted, restore_args=restore_args, partial_restore=partial)
 
 
 def reason(error: BaseException) -> str:
@@ -173,20 +169,3 @@ def reason(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {error}".split("\n")[0][:200]
-
-
-def _reader() -> ocp.Checkpointer:
-    """Reads for this process alone: one that fails leaves none waiting in orbax's barriers."""
-    own = jax.process_index()
-    return ocp.Checkpointer(
-        ocp.CompositeCheckpointHandler(
-            **{
-                STATE: ocp.PyTreeCheckpointHandler(),
-                FEED: ocp.JsonCheckpointHandler(),
-                RUN: ocp.JsonCheckpointHandler(),
-            }
-        ),
-        multiprocessing_options=ocp.options.MultiprocessingOptions(
-            primary_host=own, active_processes={own}
-        ),
-    )

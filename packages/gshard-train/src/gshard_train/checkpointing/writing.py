@@ -11,7 +11,7 @@ from etils import epath
 from orbax.checkpoint.checkpoint_managers import preservation_policy as policies
 
 from gshard_train.checkpointing.policy import Kept
-from gshard_train.checkpointing.stored import FEED, RUN, STATE
+from gshard_train.checkpointing.reading import FEED, RUN, STATE
 
 # Of arrays that several devices hold alike each could save a part, as orbax has it. But it cuts the
 # parts out with one program for each shape and device, and compiling them kept the first save of a
