@@ -18,9 +18,10 @@ def test_before_the_first_step_a_signal_ends_the_process(number, code, capfd):
         stop.until_begin(doing=lambda: "compiling", leave=told.append)
         signal.raise_signal(number)
         assert ended.get(timeout=20) == code
-    said = f"{number.name} while compiling, before the first step; nothing had to be saved"
-    assert told == [said]
-    assert capfd.readouterr().err == f"\n{said}.\n"
+    assert told == [f"{number.name} while compiling"]
+    assert capfd.readouterr().err == (
+        f"\n{told[0]}: nothing has to be saved before the first step; ended at once\n"
+    )
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 

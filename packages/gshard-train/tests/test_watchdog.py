@@ -135,8 +135,9 @@ def test_the_thread_ends_the_process_once(clock):
     other = Watchdog(0, 2, store=store, limits=LIMITS)
     other.tell(5)
     other.look()
-    with Watchdog(1, 2, store=store, limits=limits, end=end) as watchdog:
-        watchdog.tell(3)
+    watchdog = Watchdog(1, 2, store=store, limits=limits, end=end)
+    watchdog.tell(3)
+    with watchdog:
         assert ended.wait(20)
     assert len(said) == 1
     assert said[0].startswith("process 1 on ")
@@ -176,7 +177,7 @@ def test_one_that_leaves_ends_the_others_with_its_reason(three, clock):
     three[2].leave("SIGTERM while compiling")
     said = look(three[:2], clock, 5)
     assert [s.split(" on ")[0] for s in said] == ["process 2"] * 2
-    assert said[0].endswith(", at step 3 was stopped: SIGTERM while compiling")
+    assert said[0].endswith(", at step 3, was stopped by SIGTERM while compiling")
 
 
 def test_nobody_is_blamed_where_all_are_at_the_same_step(three, clock):

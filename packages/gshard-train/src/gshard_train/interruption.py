@@ -136,8 +136,8 @@ class StopRequest:
                 self._at_once(signal.Signals(number[0]).name)
 
     def _at_once(self, name: str) -> None:
-        said = f"{name} while {self._doing()}, before the first step; nothing had to be saved"
-        _say(f"{said}.")
+        said = f"{name} while {self._doing()}"
+        _say(f"{said}: nothing has to be saved before the first step; ended at once")
         self._leave(said)
         self._set(name)
         self._end(self.exit_code)

@@ -149,7 +149,7 @@ class Watchdog:
     def leave(self, said: str) -> None:
         """Tells the others that this process ends, and why; they end too."""
         if self._store is not None:
-            self._judge(f"{self._me()} was stopped: {said}")
+            self._judge(f"{self._me()} was stopped by {said}")
 
     def look(self) -> str | None:
         """What is wrong with one of the processes, after telling the others about this one."""
@@ -204,19 +204,24 @@ class Watchdog:
             self._store.key_value_set(f"{_VERDICT}/all", said)
 
     def _watch(self) -> None:
-        while not self._closed.wait(self._limits.pause):
-            try:
-                said = self.look()
-                self._answered = self._clock()
-            except Exception as error:
-                if self._clock() - self._answered <= self._limits.silent:
-                    continue
-                said = f"process 0 no longer answers ({str(error).splitlines()[0]})"
-            if said and not self._closed.is_set():
+        while True:
+            if (said := self._look_safely()) and not self._closed.is_set():
                 if not self._index:
                     time.sleep(2 * self._limits.pause)  # with it goes what the others read
                 self._end(f"{said}; process {self._index} ends at step {self._step}")
                 return
+            if self._closed.wait(self._limits.pause):
+                return
+
+    def _look_safely(self) -> str | None:
+        try:
+            said = self.look()
+        except Exception as error:  # JAX's own type has no public name
+            if self._clock() - self._answered <= self._limits.silent:
+                return None
+            return f"process 0 no longer answers ({str(error).splitlines()[0]})"
+        self._answered = self._clock()
+        return said
 
     def _wait_for_verdict(self, error: BaseException) -> None:
         """Lets the thread end this process where the error comes of another that is gone."""
@@ -234,7 +239,7 @@ class Watchdog:
         self._end(f"{first} has died; process {self._index} ends at step {self._step}")
 
     def _me(self) -> str:
-        return f"process {self._index} on {socket.gethostname()}, at step {self._step}"
+        return f"process {self._index} on {socket.gethostname()}, at step {self._step},"
 
     def _say(self) -> None:
         assert self._store is not None
