@@ -1,197 +1,93 @@
-"""What is lost when a run is killed: nothing; and what saving and going on cost.
+"""What is lost when a run is killed or goes on elsewhere: nothing; and what saving and that cost.
 
-    tools/with_python bench_recovery.py [--kills N] [--steps N] [--seed N]
+    tools/with_python bench_recovery.py [--sections kills,start,saving,topologies] [--kills N]
 
-A small run of the sample text (102 languages mixed, packed, shuffled, dropout, random second
-expert, eight virtual devices) trains once without a stop. Then it is killed again and again (kill
--9) at random moments after its first new step, a quarter of them while it starts, and started
-again until it is done, as often as it takes to reach N kills. Each line of metrics.jsonl that any
-of these runs wrote is compared with the uninterrupted run's, to the last bit, and so are the last
-parameters.
-
-The last line is one JSON object.
+Prints tables; the last line is one JSON object.
+  kills       a small run of the sample text (102 languages mixed, packed, shuffled; dropout, a
+              random second expert, four virtual devices) trains once without a stop. Then runs are
+              killed (kill -9) at random moments, while they start, train and save, and started
+              again until they are done. Each step of each start is compared with the
+              uninterrupted run's to the last bit, and so are the last parameters, the optimizer's
+              state and the names of all examples that the run at its end was trained on.
+  start       the quickstart's run: seconds from a kill to the first new step, and what is compiled
+              again. Needs a quiet machine.
+  saving      bench_recovery_saving.py: what a save costs a step, the size of a checkpoint, the
+              memory that restoring takes.
+  topologies  bench_recovery_topologies.py: saved on some devices and processes, restored on others.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib.util
 import json
 import os
 import pathlib
-import random
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from typing import Any
 
 import environment
 
-_FILE = "gshard_m4/configs/quickstart.gin"
-_BINDINGS = {
-    "BATCH_SIZE": 32,
-    "CHECKPOINT_PERIOD": 3,
-    "DROPOUT_RATE": 0.1,
-    "TASK_FEATURE_LENGTHS": {"inputs": 32, "targets": 24},
-    "training.train.log_period": 1,
-}
-_PACKED = "feed.training_feed.packing = @feed.Packing()"
-# What says how fast it was, and so differs from run to run.
-_COMPARED = ("loss", "total_loss", "accuracy", "gradient_norm", "update_norm", "balance_loss")
+SECTIONS = ("kills", "start", "saving", "topologies")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Kills and compares, prints what was found, and closes with the JSON."""
+    """Runs what was asked for, prints what was found, and closes with the JSON."""
     options = _parser().parse_args(arguments)
     if importlib.util.find_spec("gshard_train") is None:
         python = environment.ensure(development=True)
         os.execv(python, [str(python), __file__, *sys.argv[1:]])
     os.environ["JAX_PLATFORMS"] = "cpu"
-    with tempfile.TemporaryDirectory() as folder:
-        found = kills(pathlib.Path(folder), options)
-    print(json.dumps({"kills": found}))
+    found: dict[str, Any] = {}
+    for section in options.sections:
+        print(f"\n{section}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="bench-recovery-") as folder:
+            found[section] = _measure(section, pathlib.Path(folder), options)
+    print(json.dumps(found))
 
 
-@dataclasses.dataclass
-class Found:
-    """What came of the kills."""
+def _measure(section: str, folder: pathlib.Path, options: argparse.Namespace) -> Any:
+    if section == "kills":
+        import bench_recovery_kills
 
-    kills: int = 0
-    while_saving: int = 0
-    while_starting: int = 0
-    lines_compared: int = 0
-    differences: int = 0
-    unreadable: int = 0
-    first_step_seconds: list[float] = dataclasses.field(default_factory=list)
+        return bench_recovery_kills.kills(
+            folder,
+            count=options.kills,
+            steps=options.steps,
+            seed=options.seed,
+            longest=options.longest,
+        )
+    if section == "start":
+        import bench_recovery_start
 
-
-def kills(folder: pathlib.Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Trains without a stop, then with kills, and compares."""
-    whole = folder / "whole"
-    began = time.monotonic()
-    with _start(whole, options.steps) as process:
-        _finish(process)
-    print(f"uninterrupted: {options.steps} steps in {time.monotonic() - began:.0f} s", flush=True)
-    expected = _lines(whole)
-    parameters = _parameters_of(whole, options.steps)
-    chance, found = random.Random(options.seed), Found()
-    while found.kills < options.kills:
-        killed = folder / f"killed{found.kills}"
-        _run_with_kills(killed, options, chance, found, expected)
-        _compare(_lines(killed), expected, found)
-        if _parameters_of(killed, options.steps) != parameters:
-            found.differences += 1
-            print("the last parameters differ", flush=True)
-        shutil.rmtree(killed)
-    result = dataclasses.asdict(found)
-    seconds = sorted(result.pop("first_step_seconds"))
-    result["median_seconds_to_first_step"] = seconds[len(seconds) // 2] if seconds else None
-    for name, value in result.items():
-        print(f"{name.replace('_', ' '):32}{value}")
-    return result
+        return bench_recovery_start.measure(folder)
+    return _alone(f"bench_recovery_{section}.py")
 
 
-def _run_with_kills(
-    model_dir: pathlib.Path,
-    options: argparse.Namespace,
-    chance: random.Random,
-    found: Found,
-    expected: dict[int, Any],
-) -> None:
-    """One run from its beginning to its end, killed until there have been enough kills."""
-    while True:
-        before, began = max(_lines(model_dir), default=0), time.monotonic()
-        with _start(model_dir, options.steps) as process:
-            starting = found.kills < options.kills and chance.random() < 0.25
-            if starting:
-                _wait(process, chance.uniform(0.0, 15.0))
-            elif _wait_for_step(process, model_dir, before):
-                found.first_step_seconds.append(time.monotonic() - began)
-                if found.kills < options.kills:
-                    _wait(process, chance.uniform(0.0, options.longest))
-            if found.kills >= options.kills or process.poll() is not None:
-                _finish(process)
-                return
-            process.send_signal(signal.SIGKILL)
-            said = process.communicate()[0]
-        found.kills += 1
-        found.while_starting += starting
-        found.while_saving += any(model_dir.glob("checkpoints/*tmp*"))
-        found.unreadable += "cannot be read" in said
-        _compare(_lines(model_dir), expected, found)
-        newest = max(_lines(model_dir), default=0)
-        print(f"kill {found.kills} at step {newest} of {options.steps}", flush=True)
-
-
-def _start(model_dir: pathlib.Path, steps: int) -> subprocess.Popen[str]:
-    bindings = {**_BINDINGS, "TRAIN_STEPS": steps, "MODEL_DIR": str(model_dir)}
-    command = [sys.executable, "-m", "gshard_train.train", f"--gin_file={_FILE}"]
-    command += [f"--gin_bindings={name} = {value!r}" for name, value in bindings.items()]
-    return subprocess.Popen(
-        [*command, f"--gin_bindings={_PACKED}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def _finish(process: subprocess.Popen[str]) -> None:
-    said = process.communicate()[0]
+def _alone(name: str) -> Any:
+    """The JSON of a tool's last line; it has devices of its own, so it is a process of its own."""
+    command = [sys.executable, str(pathlib.Path(__file__).with_name(name))]
+    last = ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(last, end="", flush=True)
+            last = line
     if process.returncode:
-        sys.exit(f"bench_recovery: a run failed\n{said}")
+        print(last, end="")
+        sys.exit(f"bench_recovery: {name} ended with {process.returncode}")
+    return json.loads(last)
 
 
-def _wait(process: subprocess.Popen[str], seconds: float) -> None:
-    """Waits so long, or until the process ends."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and process.poll() is None:
-        time.sleep(0.01)
-
-
-def _wait_for_step(process: subprocess.Popen[str], model_dir: pathlib.Path, before: int) -> bool:
-    """Whether the process came to a step that was not there before it started."""
-    while process.poll() is None:
-        if max(_lines(model_dir), default=0) > before:
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def _lines(model_dir: pathlib.Path) -> dict[int, dict[str, Any]]:
-    """The whole lines of metrics.jsonl by step."""
-    path = model_dir / "metrics.jsonl"
-    if not path.exists():
-        return {}
-    whole = path.read_text().rpartition("\n")[0].splitlines()
-    return {line["step"]: line for line in map(json.loads, whole)}
-
-
-def _compare(lines: dict[int, Any], expected: dict[int, Any], found: Found) -> None:
-    for step, line in lines.items():
-        found.lines_compared += 1
-        ours, theirs = ({name: x[name] for name in _COMPARED} for x in (line, expected[step]))
-        if ours != theirs:
-            found.differences += 1
-            print(f"step {step} differs: {ours} and without a kill {theirs}", flush=True)
-
-
-def _parameters_of(model_dir: pathlib.Path, step: int) -> dict[str, bytes]:
-    """The bytes of each array of a checkpoint."""
-    import jax
-    import numpy as np
-    import orbax.checkpoint as ocp
-
-    path = model_dir / "checkpoints" / str(step) / "state"
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-        shapes = reader.metadata(path).item_metadata.tree
-        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), shapes)
-        state = reader.restore(path, ocp.args.PyTreeRestore(restore_args=as_numpy))
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    return {jax.tree_util.keystr(path): np.asarray(leaf).tobytes() for path, leaf in leaves}
+def _sections(text: str) -> list[str]:
+    asked = text.split(",")
+    if unknown := [name for name in asked if name not in SECTIONS]:
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(unknown)}: there are only {', '.join(SECTIONS)}"
+        )
+    return asked
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -200,12 +96,12 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--kills", type=int, default=50, metavar="N", help="default 50")
-    parser.add_argument("--steps", type=int, default=60, metavar="N", help="of the run")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the moments")
-    parser.add_argument(
-        "--longest", type=float, default=4.0, metavar="S", help="most seconds from step to kill"
-    )
+    add = parser.add_argument
+    add("--sections", type=_sections, default=list(SECTIONS), metavar="A,B", help="default: all")
+    add("--kills", type=int, default=50, metavar="N", help="default 50")
+    add("--steps", type=int, default=100, metavar="N", help="of each run that is killed")
+    add("--seed", type=int, default=0, metavar="N", help="of the moments")
+    add("--longest", type=float, default=2.0, metavar="S", help="most seconds from step to kill")
     return parser
 
 
