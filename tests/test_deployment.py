@@ -4,43 +4,73 @@ import pathlib
 import re
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 from absl import flags
 
 from gshard_train import command_line, config, distributed, errors
+from gshard_train.watchdog import Limits
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "packages" / "gshard-train" / "deploy"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))
-# What JobSet v1alpha2 knows, from its CustomResourceDefinition (kubernetes-sigs/jobset), which no
-# package of a registry holds.
-JOBSET = {
-    "": {"failurePolicy", "network", "replicatedJobs"},
-    "failurePolicy": {"maxRestarts", "restartStrategy", "rules"},
-    "failurePolicy.rules": {"name", "action", "onJobFailureReasons", "targetReplicatedJobs"},
-    "network": {"enableDNSHostnames", "publishNotReadyAddresses", "subdomain"},
-    "replicatedJobs": {"name", "replicas", "groupName", "dependsOn", "template"},
-}
+# The part of a JobSet that is its own, as its CustomResourceDefinition (kubernetes-sigs/jobset,
+# v1alpha2) and kubeflow-trainer-api's models have it.
+TEXT, WHOLE, TEXTS = {"type": "string"}, {"type": "integer"}, {"type": "array", "items": {}}
+
+
+def closed(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+RULE = closed(
+    "action",
+    "name",
+    name={"type": "string", "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+    action={"enum": ["FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"]},
+    # What a Job says of its failure (Kubernetes' batch/v1).
+    onJobFailureReasons={
+        "type": "array",
+        "items": {"enum": ["BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy"]},
+    },
+    targetReplicatedJobs=TEXTS,
+)
+SPEC = closed(
+    "replicatedJobs",
+    failurePolicy=closed(
+        maxRestarts=WHOLE,
+        restartStrategy={"enum": ["Recreate", "BlockingRecreate", "InPlaceRestart"]},
+        rules={"type": "array", "items": RULE},
+    ),
+    network=closed(
+        enableDNSHostnames={"type": "boolean"},
+        publishNotReadyAddresses={"type": "boolean"},
+        subdomain=TEXT,
+    ),
+    replicatedJobs={
+        "type": "array",
+        "items": closed(
+            "name",
+            "template",
+            name=TEXT,
+            replicas=WHOLE,
+            groupName=TEXT,
+            dependsOn={"type": "array"},
+            template={"type": "object"},
+        ),
+    },
+)
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text("utf-8"))
-
-
-def unknown(value: Any, place: str = "") -> list[str]:
-    """Fields of a JobSet's own part that its definition lacks."""
-    if isinstance(value, list):
-        return [each for item in value for each in unknown(item, place)]
-    if place not in JOBSET:
-        return []
-    lacking = [f"{place}.{name}" for name in value if name not in JOBSET[place]]
-    return lacking + [
-        each
-        for name, item in value.items()
-        for each in unknown(item, f"{place}.{name}".lstrip("."))
-    ]
 
 
 def job_of(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +92,7 @@ def test_jobset_has_known_fields_and_its_job_fits_the_schema(path):
     manifest = read(path)
     assert manifest["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
     assert manifest["kind"] == "JobSet"
-    assert not unknown(manifest["spec"])
+    jsonschema.validate(manifest["spec"], SPEC)
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": manifest["metadata"]}
     kubernetes_validate.validate(job | job_of(manifest), "1.34", strict=True)
 
@@ -77,6 +107,18 @@ def test_it_restarts_on_everything_but_a_wrong_configuration(path):
     assert inner["onExitCodes"]["values"] == [errors.USER_ERROR]
     assert errors.RESTART not in inner["onExitCodes"]["values"]
     assert job_of(manifest)["spec"]["backoffLimit"] == 0
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_a_pod_that_goes_has_time_to_save_and_takes_all_with_it(path):
+    manifest = read(path)
+    pod = job_of(manifest)["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"  # the Job fails and JobSet starts all again
+    # The others notice one that is gone, and end, before those that save are killed.
+    assert pod["terminationGracePeriodSeconds"] > Limits().silent + distributed.HEARTBEAT_SECONDS
+    assert manifest["spec"]["failurePolicy"]["maxRestarts"] >= 1000
+    (container,) = pod["containers"]
+    assert "command" not in container  # a shell in between would keep SIGTERM to itself
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
@@ -103,4 +145,6 @@ def test_the_container_has_every_package_and_starts_the_trainer():
         assert f"/build/packages/{package.name}" in recipe
     for source in re.findall(r"^COPY (\S+) ", recipe, re.MULTILINE):
         assert (ROOT / source).exists()
-    assert '["python", "-m", "gshard_train.train"]' in recipe
+    assert recipe.rstrip().endswith(
+        'ENTRYPOINT ["tini", "--", "python", "-m", "gshard_train.train"]'
+    )
