@@ -3,6 +3,7 @@
 Holds Algorithms 1 and 2 token by token, as a person would do them with a pencil.
 """
 
+import os
 import types
 
 import jax
@@ -12,7 +13,9 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
-# Compiling takes most of the time here; code for small arrays need not be fast.
+# Compiling takes most of the time here; code for small arrays need not be fast. Without the newer
+# emitters XLA compiles in two thirds of the time; what the caller has set goes before.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 jax.config.update("jax_disable_most_optimizations", True)
 
 # Not the modules of pytrees: scan stacks their arrays, and jaxtyping would check them when rebuilt.
