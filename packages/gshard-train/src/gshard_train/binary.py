@@ -109,4 +109,4 @@ def _report(program: str, error: errors.UserError) -> int:
     if flags.FLAGS.is_parsed() and absl_logging.level_debug():
         traceback.print_exception(error)
     print(errors.report(program, error), file=sys.stderr)
-    return errors.USER_ERROR
+    return getattr(error, "exit_code", errors.USER_ERROR)
