@@ -25,7 +25,7 @@ from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
 from gshard_train.ranges import is_whole
 from gshard_train.step import Step, batch_sharding, make_step
-from gshard_train.watchdog import EVALUATING, Limits, Watchdog
+from gshard_train.watchdog import EVALUATING, READING, Limits, Watchdog
 
 if TYPE_CHECKING:
     from gshard_train.evaluation import Evaluation
@@ -127,11 +127,14 @@ def train(
         watchdog.tell(0, "reading what is held out")
         evaluate = evaluation.open(experiment, prepared) if evaluation else None
         watchdog.tell(0, "restoring")
-        train_state = _start(experiment, prepared, feed, checkpointer, changed_feed)
+        train_state, position = _start(experiment, prepared, feed, checkpointer, changed_feed)
         step = int(train_state.step)
         if step >= train_steps:
             logging.info("Step %d of %d is reached: nothing to train.", step, train_steps)
             return step
+        if position is not None:
+            watchdog.tell(step, READING)
+            resuming.go_to(feed, position, step=step, changed_feed=changed_feed)
         if effective_config:
             logging.info(
                 "The configuration, which %s keeps:\n%s", config.SAVED_NAME, effective_config
@@ -281,21 +284,20 @@ def _start(
     feed: Feed,
     checkpointer: Checkpointer,
     changed_feed: str,
-) -> state.TrainState:
-    """The newest checkpoint's state, with the feed at its place, or a new state."""
+) -> tuple[state.TrainState, dict[str, Any] | None]:
+    """The newest checkpoint's state, or a new one, and where the feed goes on; None: begins."""
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
     if (newest := checkpointer.latest_step()) is None:
-        return state.create(
+        made = state.create(
             *arguments, seed=experiment.seed, offload_optimizer=experiment.offload_optimizer
         )
+        return made, None
     shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
-    choice: Any = {"step": newest, "changed_feed": changed_feed}
-    anew = resuming.begins_anew(feed, checkpointer.feed_identity(newest), **choice)
+    saved = checkpointer.feed_identity(newest)
+    anew = resuming.begins_anew(feed, saved, step=newest, changed_feed=changed_feed)
     restored, position = checkpointer.restore(newest, shapes)
-    if not anew:
-        resuming.go_to(feed, position, **choice)
     logging.info("Going on from step %d.", newest)
-    return restored
+    return restored, None if anew else position
 
 
 def _compiled(

@@ -25,7 +25,7 @@ from gshard_train.distributed import HEARTBEAT_SECONDS, coordinator_answers
 from gshard_train.errors import RESTART
 from gshard_train.ranges import is_number, positive
 
-DONE, EVALUATING = "done", "evaluating"
+DONE, EVALUATING, READING = "done", "evaluating", "reading up to the position in the data"
 _KEY, _VERDICT = "gshard_train/watchdog", "gshard_train/verdict"
 _LOOKS = 10  # within the shortest limit
 _logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Limits:
     """How long, in seconds, is too long."""
 
     silent: float = 45.0  # without a sign of life
-    stuck: float = 900.0  # without anything begun or ended; ten times as long while it evaluates
+    stuck: float = 900.0  # nothing begun or ended; ten times as long for evaluating and reading
 
     def faults(self) -> Iterator[str]:
         """What is wrong with them, under the names they have in `training.train`."""
@@ -161,7 +161,7 @@ class Watchdog:
             return found[0][1]
         now = self._clock()
         waited = now - self._since
-        stuck = waited > self._limits.stuck * (10 if self._doing == EVALUATING else 1)
+        stuck = waited > self._limits.stuck * (10 if self._doing in (EVALUATING, READING) else 1)
         first = {0: self._first} if self._first else {}
         everyone = first if self._index and not stuck else self._read()
         said = self._silent(everyone, now)
