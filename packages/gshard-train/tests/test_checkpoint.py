@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import contextlib
-import gc
 import os
 import shutil
 import signal
@@ -204,7 +203,7 @@ def test_checkpoint_of_another_model_names_the_tensors(saved, mesh):
     with Checkpointer(saved) as checkpointer, pytest.raises(UserError) as caught:
         checkpointer.restore(10, abstract(other._replace(params=params)))
     first, *lines = str(caught.value).split("\n")
-    assert first == (
+    assert first.startswith(
         f"checkpoint 10 in {saved}/checkpoints is of another model: 8 tensors differ and nothing "
         "was changed; use the config.gin beside it, or another MODEL_DIR for this model"
     )
@@ -339,20 +338,17 @@ def test_what_fits_is_restored_when_told(saved, mesh):
     assert restored.step.sharding == other.step.sharding
 
 
-# orbax drops its other reads of a restore that failed; they end when they are collected, here.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_array_cut_short_is_damage_and_not_a_crash(tmp_path, mesh):
+def test_array_cut_short_is_found_without_sums(tmp_path, mesh):
     state = make_state(mesh, mlp=600)
     with Checkpointer(tmp_path) as checkpointer:
-        checkpointer.save(10, state, {})
-        checkpointer.wait()
-        files = (tmp_path / "checkpoints" / "10" / "state").rglob("d/*")
-        cut_short(max(files, key=lambda path: path.stat().st_size))
-        with pytest.raises(
-            UserError, match=r"checkpoint 10 in .*checkpoints is damaged \(.*\); move"
-        ):
+        for step in (5, 10):
+            checkpointer.save(step, state, {})
+    (tmp_path / "checkpoints" / "10" / "SHA256SUMS").unlink()
+    cut_short(array_file(tmp_path / "checkpoints" / "10"))
+    with Checkpointer(tmp_path) as checkpointer:
+        with pytest.raises(UserError, match=r"checkpoint 10 in .* is damaged \(.*OUT_OF_RANGE"):
             checkpointer.restore(10, abstract(state))
-    gc.collect()
+        assert checkpointer.latest_step() == 5
 
 
 def flip_a_bit(path):
@@ -516,7 +512,7 @@ def two_processes(monkeypatch):
     fake = types.SimpleNamespace(
         process_index=lambda: own.index, process_count=lambda: 2, sharding=jax.sharding
     )
-    for module in (agreement, checksums, reading):
+    for module in (agreement, checksums, reading, stored):
         monkeypatch.setattr(module, "jax", fake)
     return run
 

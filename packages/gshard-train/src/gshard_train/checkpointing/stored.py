@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 import tensorstore as ts
 from absl import logging
@@ -120,13 +121,14 @@ class Stored:
         return _NO_LIST if metadata.get(STATE) is None else ""
 
     def changes(self, step: int) -> str:
-        """Which files of this process's share are not as they were written; read once."""
+        """What of this process's share of a step is not as it was written; read once."""
         if step not in self._changed:
             try:
                 found = checksums.faults(self.path(step))
                 if not found and not checksums.summed_up(self.path(step)):
                     logging.info("Checkpoint %d has no sums of its files to compare with.", step)
-            except OSError as error:
+                    self._read_all(step)
+            except (OSError, ValueError) as error:
                 return reason(error)
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
             self._changed[step] = f"{found[0]}{more}" if found else ""
@@ -148,16 +150,25 @@ class Stored:
         with reading.reader(bytes_on_their_way=limit) as reader:
             return reader.restore(self.path(step), args=ocp.args.Composite(**parts))
 
+    def _database(self, step: int) -> ts.KvStore:
+        path = os.fspath(self.path(step) / STATE)
+        base = path if "://" in path else f"file://{path}"
+        return ts.KvStore.open({"driver": "ocdbt", "base": base}).result()
+
     def _arrays(self, step: int) -> list[bytes]:
         """Keys of the arrays in the step's database; raises what is wrong with the database.
 
         orbax would find it too, but by opening all arrays at once, whose further errors then come
         up in a closed event loop.
         """
-        path = os.fspath(self.path(step) / STATE)
-        base = path if "://" in path else f"file://{path}"
-        keys = ts.KvStore.open({"driver": "ocdbt", "base": base}).result().list().result()
+        keys = self._database(step).list().result()
         return [key for key in keys if key.endswith(b"/.zarray")]
+
+    def _read_all(self, step: int) -> None:
+        """Reads this process's share of the database; raises where a file is cut short."""
+        database = self._database(step)
+        for key in sorted(database.list().result())[jax.process_index() :: jax.process_count()]:
+            database.read(key).result()
 
     def _metadata(self, step: int) -> Any:
         with reading.reader() as reader:
