@@ -126,9 +126,27 @@ class Figures:
     def compile(self):
         self.compiled += 1
 
-    def __call__(self, step, params):
+    def __call__(self, step, params, *, between):
+        between()
         assert jax.tree.leaves(params)[0].is_fully_addressable
         return {"eval/all/loss": float(step)}
+
+
+class Preempted(Figures):
+    """Is asked to stop while it evaluates."""
+
+    def __call__(self, step, params, *, between):
+        signal.raise_signal(signal.SIGTERM)
+        between()
+        raise AssertionError("went on")
+
+
+@pytest.mark.slow
+def test_sigterm_in_an_evaluation_leaves_it_and_saves_the_step(experiment):
+    with pytest.raises(Interrupted, match="SIGTERM: stopped at step 1 of 5") as stopped:
+        train(experiment, train_steps=5, evaluation=Preempted(), eval_period=1)
+    assert stopped.value.exit_code == 75
+    assert [path.name for path in experiment.path("checkpoints").iterdir()] == ["1"]
 
 
 @pytest.mark.slow

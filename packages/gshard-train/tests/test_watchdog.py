@@ -107,7 +107,7 @@ def test_one_that_failed_is_missed(clock):
         raise OSError("disk full")
     first.tell(9)
     assert look([first], clock, 15) == [None]
-    assert "at step 9 (failed), has not been heard of for 15 s" in look([first], clock, 5)[0]
+    assert "at step 9 (failed), has not been heard of for 15 s" in str(look([first], clock, 5)[0])
 
 
 def test_one_that_never_came_is_missed_after_the_longer_limit(clock):
