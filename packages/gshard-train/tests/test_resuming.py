@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gshard_train import resuming
+from gshard_train import agreement, resuming
 from gshard_train.data import AnotherOrderError
 from gshard_train.errors import UserError
 
@@ -94,6 +94,18 @@ def test_text_that_is_not_what_was_read_is_refused_unless_chosen(choice, index):
 def test_a_position_of_another_kind_of_feed_is_a_users_error():
     with pytest.raises(UserError, match=r"expected next_index, got \{.shard.: 3\}"):
         resuming.go_to(Numbers({}), {"shard": 3}, step=7, changed_feed="refuse")
+
+
+def test_what_another_process_finds_holds_for_all(monkeypatch):
+    elsewhere = ["text of de: 70 pairs then, 71 pairs now"]
+    monkeypatch.setattr(agreement, "gathered", lambda here: [here, elsewhere])
+    with pytest.raises(UserError, match="text of de: 70 pairs then, 71 pairs now"):
+        begins_anew({**SAVED}, "refuse")
+    monkeypatch.setattr(agreement, "together", lambda go: go())
+    monkeypatch.setattr(agreement, "gathered", lambda here: [here, "batch 6 is not what it was"])
+    feed = Numbers({})
+    resuming.go_to(feed, {"next_index": 7}, step=7, changed_feed="restart")
+    assert feed.next_index == 0
 
 
 def test_what_is_no_choice_is_refused():
