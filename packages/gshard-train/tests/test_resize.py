@@ -1,6 +1,7 @@
 """Other numbers of experts: the same outputs where that is promised, moments as they would be."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from gshard_train.experiment import Experiment, prepare
 from gshard_train.optimizer import adafactor, adam, sgd
 from gshard_train.resizing import second_moments
 from gshard_train.resizing.change import Change
-from gshard_train.resizing.experts import Experts, ways
+from gshard_train.resizing.experts import Experts, at, ways
 from gshard_train.resizing.placement import fitted
 from gshard_train.resizing.resize import resize
 
@@ -120,11 +121,12 @@ def test_a_dense_model_becomes_experts_that_say_the_same(tiny, tmp_path):
     after, _ = restored(moe)
     expected = logits(config, before.params)
     np.testing.assert_allclose(logits(tiny, after.params), expected, rtol=2e-5, atol=2e-5)
-    at = ("decoder", "first", "feed_forward", "layer")
-    for tree in (after.opt_state[0].v_row, after.opt_state[0].v_col, after.opt_state[0].v):
-        for name in at:
-            tree = tree[name]
-        assert not np.any(tree["router"])
+    layer = ("decoder", "first", "feed_forward", "layer")
+    for field in ("v_row", "v_col", "v"):
+        assert not np.any(at(getattr(after.opt_state[0], field), layer)["router"])
+    # Of wi [12, 20] the means over the first dimension.
+    columns, was = (at(each.opt_state[0].v_col, layer)["wi"] for each in (after, before))
+    np.testing.assert_allclose(columns, np.repeat(was[:, None], 4, 1) / 4, rtol=1e-5)
 
 
 def gradients(parameters, choices):
@@ -206,7 +208,7 @@ OPTIMIZER = scale_by_adafactor(
 @jax.jit
 def adafactor_of(*gradients):
     """The factored moments after these gradients, of which there are one or two."""
-    kept = OPTIMIZER.init({"w": gradients[0]})
+    kept: Any = OPTIMIZER.init({"w": gradients[0]})
     for gradient in gradients:
         _, kept = OPTIMIZER.update({"w": gradient}, kept, {"w": gradient})
     return second_moments.Kept(*(field["w"] for field in kept[1:]))
@@ -218,7 +220,7 @@ def test_factored_moments_are_those_that_the_new_experts_would_have_had(how):
     whole, parts, M = Experts(3, 8), Experts(6, 4), 5
     change = Change(how, whole, parts) if how == "split" else Change(how, parts, whole)
     draw = np.random.default_rng(5).standard_normal
-    layer = {"router": np.zeros((2, M, change.before.count), np.float32)}
+    layer: dict[str, np.ndarray] = {"router": np.zeros((2, M, change.before.count), np.float32)}
     layer["wi"] = np.zeros((2, change.before.count, M, change.before.width), np.float32)
     layer["wo"] = layer["wi"].swapaxes(-1, -2)
     if how == "split":  # of what is no product of two vectors, factors do not tell the parts'

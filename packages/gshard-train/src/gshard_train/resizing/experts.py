@@ -1,13 +1,15 @@
 """How many experts a checkpoint and a model have, and which ways lead from the one to the other."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 Path = tuple[str, ...]
 HOWS = ("split", "merge", "copy", "average", "upcycle")
 
 
-class Experts(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Experts:
     """The experts of each MoE layer; 0 of a dense model, whose width is that of its layers."""
 
     count: int

@@ -122,7 +122,8 @@ def _changed(
     if field in FIELDS and all(each in before for each in siblings):
         kept = Kept(*(before[each] for each in siblings))
         if made := _factored(change, name, shapes, kept, leaf, field, names):
-            return fate(_words(change, name, "square"), siblings, made)
+            words, make = made
+            return fate(words, siblings, make)
     return fate("new: what an optimizer keeps here is not known", (), is_fresh=True)
 
 
@@ -134,8 +135,8 @@ def _factored(
     leaf: Any,
     field: str,
     names: Names,
-) -> Callable[..., Array] | None:
-    """Makes one array of a factored moment of the three of before; None where they are none."""
+) -> tuple[str, Callable[..., Array]] | None:
+    """How one array of a factored moment is made of the three; None where they are none."""
     old_shape = tuple(shapes[name].shape)
     view = second_moments.view_of(kept, old_shape, tuple(names.before[name]))
     made = jax.eval_shape(
@@ -153,7 +154,10 @@ def _factored(
         moment = change.changed(name, shapes, whole, "square")
         return second_moments.kept_of(moment, field, after, tuple(leaf.shape))
 
-    return make
+    nothing = second_moments.is_nothing(tuple(leaf.shape), after)
+    return "0: the optimizer keeps nothing here" if nothing else _words(
+        change, name, "square"
+    ), make
 
 
 def _words(change: Change, name: str, kind: Kind) -> str:

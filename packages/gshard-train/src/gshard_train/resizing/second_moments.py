@@ -61,10 +61,15 @@ def kept_of(
     """
     if shape == tuple(view.shape):
         return moment.reshape(shape)
-    if shape == (*view.shape[: view.mapped], 1):
+    if is_nothing(shape, view):
         return jnp.zeros(shape, moment.dtype)
     largest, second = _factored(view)
     return moment.reshape(view.shape).mean(largest if field == "v_row" else second)
+
+
+def is_nothing(shape: tuple[int, ...], view: MatrixView) -> bool:
+    """Whether an array of this shape stands for one that is not kept."""
+    return shape != tuple(view.shape) and shape == (*view.shape[: view.mapped], 1)
 
 
 def _factored(view: MatrixView) -> tuple[int, int]:
