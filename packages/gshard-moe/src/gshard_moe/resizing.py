@@ -121,6 +121,7 @@ def average_experts(
       ValueError: What is no layer; groups or weights that do not fit its experts.
     """
     arrays, faults = _read(parameters)
+    size = groups if isinstance(groups, int) else 0
     if isinstance(groups, int):
         faults += _group_faults(arrays, groups, faults)
         E = 0 if faults else arrays["router"].shape[-1]
@@ -130,6 +131,8 @@ def average_experts(
     if weights is not None and not faults:
         faults += _weight_faults(weights, groups, arrays["router"].shape[-1])
     raise_all("average_experts", faults)
+    if size and weights is None:  # with no sum over all experts, which may lie on many devices
+        return in_tree_of(parameters, {name: _mean(arrays, name, size) for name in arrays})
     mean_FE = _means(groups, weights, arrays["router"].shape[-1])
 
     def average(name: str) -> Array:
@@ -154,6 +157,15 @@ def _merge_axis(array: Array, axis: int) -> Array:
     """This axis and the next as one."""
     shape = array.shape
     return array.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+
+
+def _mean(arrays: Mapping[str, Array], name: str, size: int) -> Array:
+    """Of each `size` neighbours; added up in float32 at least."""
+    array, axis = arrays[name], arrays[name].ndim + _expert_axis(name)
+    shape = list(array.shape)
+    shape[axis : axis + 1] = [shape[axis] // size, size]
+    exact = jnp.promote_types(array.dtype, jnp.float32)
+    return array.reshape(shape).mean(axis + 1, dtype=exact).astype(array.dtype)
 
 
 def _group_faults(arrays: Mapping[str, Array], size: int, found: Sequence[str]) -> list[str]:
