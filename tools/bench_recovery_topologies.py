@@ -1,6 +1,7 @@
 """A checkpoint on other devices and processes than those that saved it: the same run goes on.
 
-    tools/with_python bench_recovery_topologies.py [--sections examples,processes,meshes] [--every N]
+    tools/with_python bench_recovery_topologies.py [--sections examples,processes,meshes]
+        [--every N]
 
 Prints tables; the last line is one JSON object. A small run of the sample text, packed, with
 dropout and a random second expert, in float32 (Adam) and in float64 (Adafactor).
