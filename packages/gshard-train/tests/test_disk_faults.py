@@ -50,7 +50,8 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, no_large_files, capl
     assert said.startswith(f"a checkpoint could not be written: File too large ({directory}/4.orb")
     assert advice == "make room there and start the run again"
     assert newest == (
-        f"the newest checkpoint in {directory}, of step 3, is whole: a run goes on there"
+        f"the newest checkpoint in {directory}, of step 3, is whole: started again, the run goes "
+        "on there"
     )
     assert error.value.exit_code == USER_ERROR
     assert not [record for record in caplog.records if record.exc_info]
@@ -100,8 +101,8 @@ def test_a_run_that_a_number_ends_says_which_checkpoint_is_from_before(tmp_path)
         raise NonfiniteError("step 5: loss is nan")
     assert error.value.faults == (
         "step 5: loss is nan",
-        f"there is no checkpoint in {tmp_path / 'checkpoints'}: a run begins anew, and comes to "
-        "the same batch",
+        f"there is no checkpoint in {tmp_path / 'checkpoints'}: started again, the run begins anew "
+        "and comes to the same batch",
     )
 
 

@@ -91,7 +91,7 @@ def test_a_step_that_is_not_finite_changes_nothing_but_its_number(offloaded, mes
     for values, said in (
         (poisoned, "parameter target_embedding/positions was not finite before the step"),
         (start, None),
-        (overflowing(start), "loss is nan; gradients that are not finite: "),
+        (overflowing(start), "z_loss is inf; gradients that are not finite: "),
     ):
         after, metrics = step(place(values), rows)
         metrics = jax.device_get(metrics)
@@ -103,9 +103,10 @@ def test_a_step_that_is_not_finite_changes_nothing_but_its_number(offloaded, mes
 
 
 def overflowing(start):
-    """The same state with logits beyond float32."""
-    params = {**start.params, "output": np.full_like(start.params["output"], 3e38)}
-    return start._replace(params=params)
+    """The same state with logits whose squares are beyond float32, and finite parameters."""
+    scale = {"scale": np.full_like(start.params["decoder_norm"]["scale"], 1e6)}
+    output = np.full_like(start.params["output"], 1e18)
+    return start._replace(params={**start.params, "decoder_norm": scale, "output": output})
 
 
 def memory_kinds(tree) -> set[str]:

@@ -94,7 +94,7 @@ def told(model_dir: str) -> Iterator[None]:
         fault.faults = (*fault.faults, _newest(model_dir))
         raise
     except NonfiniteError as error:
-        error.faults = (*error.faults, f"{_newest(model_dir)}, and comes to the same batch")
+        error.faults = (*error.faults, f"{_newest(model_dir)} and comes to the same batch")
         raise
     finally:
         logger.removeFilter(_is_no_traceback_of_orbax)
@@ -121,8 +121,9 @@ def _newest(model_dir: str) -> str:
     with contextlib.suppress(OSError):
         steps = ocp.utils.checkpoint_steps(path) if path.is_dir() else []
     if not steps:
-        return f"there is no checkpoint in {path}: a run begins anew"
-    return f"the newest checkpoint in {path}, of step {max(steps)}, is whole: a run goes on there"
+        return f"there is no checkpoint in {path}: started again, the run begins anew"
+    newest = f"the newest checkpoint in {path}, of step {max(steps)}, is whole"
+    return f"{newest}: started again, the run goes on there"
 
 
 def _advice(number: int) -> str:
