@@ -11,40 +11,22 @@ had in the handler of the abort.
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
 
 from gshard_train import aborts
 from gshard_train.distributed import HEARTBEAT_SECONDS, coordinator_answers
 from gshard_train.errors import RESTART
+from gshard_train.notice_board import NoticeBoard, Seen, Store
 from gshard_train.ranges import is_number, positive
 
 DONE, EVALUATING, READING = "done", "evaluating", "reading up to the position in the data"
-_KEY, _VERDICT = "gshard_train/watchdog", "gshard_train/verdict"
 _LOOKS = 10  # within the shortest limit
 _logger = logging.getLogger(__name__)
-
-
-class Store(Protocol):
-    """Where processes write what the others read: JAX's coordination service."""
-
-    def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
-        """Writes one value."""
-        ...
-
-    def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
-        """One value, once it is there; raises when it does not come in time."""
-        ...
-
-    def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
-        """All keys below one, with their values."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +50,6 @@ class Limits:
     def pause(self) -> float:
         """Seconds between two looks."""
         return min(self.silent, self.stuck) / _LOOKS
-
-
-class Seen(NamedTuple):
-    """What one process last said of itself."""
-
-    beat: int
-    step: int
-    doing: str
-    host: str
 
 
 class Watchdog:
@@ -103,20 +76,18 @@ class Watchdog:
         end: Callable[[str], None] | None = None,
     ):
         self._index, self._count, self._limits, self._clock = index, count, limits, clock
-        self._store = _coordination_service() if store is None and count > 1 else store
+        self._board = NoticeBoard(index, store) if count > 1 else None
         self._end = end or _end
-        self._beat = 0
         self._step, self._doing, self._since = 0, "starting", clock()
         self._began = self._since
         self._heard: dict[int, tuple[int, float]] = {}  # last beat of each process, and when
         self._answered = self._began
-        self._first: Seen | None = None  # what process 0 last said
         self._aborts = contextlib.ExitStack()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def __enter__(self) -> "Watchdog":
-        if self._store is not None:
+        if self._board is not None:
             if self._index:
                 self._aborts.enter_context(aborts.last_word(self._aborted))
             self._thread.start()
@@ -125,7 +96,7 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
-        if self._store is None:
+        if self._board is None:
             return
         if error is not None and _from_devices(error):
             self._wait_for_verdict(error)
@@ -135,7 +106,7 @@ class Watchdog:
         # The others wait for one that failed: they miss it as they would a dead one.
         self.tell(self._step, "failed" if kind else DONE)
         with contextlib.suppress(Exception):  # the run is over, and process 0 may be gone
-            self._say()
+            self._board.say(self._step, self._doing)
 
     def tell(self, step: int, doing: str = "training") -> None:
         """This process is at `step` and does something new, such as "saving"."""
@@ -148,41 +119,28 @@ class Watchdog:
 
     def leave(self, said: str) -> None:
         """Tells the others that this process ends, and why; they end too."""
-        if self._store is not None:
-            self._judge(f"{self._me()} was stopped by {said}")
+        if self._board is not None:
+            self._board.judge(f"{self._me()} was stopped by {said}")
 
     def look(self) -> str | None:
         """What is wrong with one of the processes, after telling the others about this one."""
-        assert self._store is not None
+        assert self._board is not None
         if self._index:
-            self._hear_first()
-        self._say()
-        if found := self._store.key_value_dir_get(_VERDICT):
-            return found[0][1]
+            self._board.hear_first(self._limits.pause)
+        self._board.say(self._step, self._doing)
+        if said := self._board.verdict():
+            return said
         now = self._clock()
         waited = now - self._since
         stuck = waited > self._limits.stuck * (10 if self._doing in (EVALUATING, READING) else 1)
-        first = {0: self._first} if self._first else {}
-        everyone = first if self._index and not stuck else self._read()
-        said = self._silent(everyone, now)
-        if not said and stuck:
-            said = _behind(everyone, waited)
-        if said:
-            self._judge(said)
-        return said
-
-    def _hear_first(self) -> None:
-        """Reads what process 0 says; raises after a pause where the service is frozen."""
-        assert self._store is not None
-        try:
-            text = self._store.blocking_key_value_get(
-                f"{_KEY}/0", max(int(1000 * self._limits.pause), 1)
-            )
-        except Exception:  # JAX's own type has no public name
-            if self._first:
-                raise
+        if self._index and not stuck:
+            seen = {0: self._board.first} if self._board.first else {}
         else:
-            self._first = Seen(**json.loads(text))
+            seen = self._board.everyone()
+        said = self._silent(seen, now) or (_behind(seen, waited) if stuck else None)
+        if said:
+            self._board.judge(said)
+        return said
 
     def _silent(self, everyone: Mapping[int, Seen], now: float) -> str | None:
         for index, seen in everyone.items():
@@ -191,17 +149,11 @@ class Watchdog:
         for index, seen in everyone.items():
             silent = now - self._heard[index][1]
             if seen.doing != DONE and silent > self._limits.silent:
-                return f"{_name(index, seen)} has not been heard of for {silent:.0f} s"
+                return f"{seen.name(index)} has not been heard of for {silent:.0f} s"
         absent = sorted(set(range(self._count)) - set(everyone))
         if not self._index and absent and now - self._began > self._limits.stuck:
             return f"process {absent[0]} has not been heard of since the start"
         return None
-
-    def _judge(self, said: str) -> None:
-        """Leaves a word for all, unless one is there: the first to find something is right."""
-        assert self._store is not None
-        with contextlib.suppress(Exception):  # JAX's own type has no public name
-            self._store.key_value_set(f"{_VERDICT}/all", said)
 
     def _watch(self) -> None:
         while True:
@@ -235,27 +187,12 @@ class Watchdog:
         if coordinator_answers() and self._clock() - self._answered < self._limits.silent:
             _logger.critical("%s is aborted.", self._me())
             return
-        first = _name(0, self._first) if self._first else "process 0"
+        first = self._board.first if self._board else None
+        first = first.name(0) if first else "process 0"
         self._end(f"{first} has died; process {self._index} ends at step {self._step}")
 
     def _me(self) -> str:
         return f"process {self._index} on {socket.gethostname()}, at step {self._step},"
-
-    def _say(self) -> None:
-        assert self._store is not None
-        self._beat += 1
-        seen = Seen(self._beat, self._step, self._doing, socket.gethostname())
-        text = json.dumps(seen._asdict())
-        self._store.key_value_set(f"{_KEY}/{self._index}", text, allow_overwrite=True)
-
-    def _read(self) -> Mapping[int, Seen]:
-        assert self._store is not None
-        said = self._store.key_value_dir_get(_KEY)
-        return {int(key.rpartition("/")[2]): Seen(**json.loads(text)) for key, text in said}
-
-
-def _name(index: int, seen: Seen) -> str:
-    return f"process {index} on {seen.host}, at step {seen.step} ({seen.doing}),"
 
 
 def _behind(everyone: Mapping[int, Seen], waited: float) -> str:
@@ -264,7 +201,7 @@ def _behind(everyone: Mapping[int, Seen], waited: float) -> str:
     if len(everyone) > 1 and all(each.step == seen.step for each in everyone.values()):
         doing = ", ".join(sorted({each.doing for each in everyone.values()}))
         return f"all processes are at step {seen.step} ({doing}) for {waited:.0f} s"
-    return f"{_name(index, seen)} has done nothing for {waited:.0f} s"
+    return f"{seen.name(index)} has done nothing for {waited:.0f} s"
 
 
 def _from_devices(error: BaseException) -> bool:
@@ -272,15 +209,6 @@ def _from_devices(error: BaseException) -> bool:
     import jax
 
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error)
-
-
-def _coordination_service() -> Store:
-    # No public name for it; orbax uses the same.
-    from jax._src import distributed
-
-    client: Any = distributed.global_state.client
-    assert client is not None, "several processes without jax.distributed.initialize"
-    return client
 
 
 def _end(said: str) -> None:
