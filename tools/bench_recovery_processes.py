@@ -9,6 +9,7 @@ token.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pathlib
 import shutil
@@ -149,6 +150,7 @@ def _numbers(model_dir: pathlib.Path) -> np.ndarray:
 def _arrays(model_dir: pathlib.Path) -> list[np.ndarray]:
     """All arrays of the last step's checkpoint."""
     path = model_dir / "checkpoints" / str(BEFORE + AFTER) / "state"
+    logging.getLogger("absl").setLevel(logging.ERROR)  # orbax misses what lies beside the state
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         shapes = reader.metadata(path).item_metadata.tree
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), shapes)
