@@ -21,7 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from gshard_annotate import make_mesh
 from gshard_train import agreement
-from gshard_train.checkpointing import checksums, reading, stored
+from gshard_train.checkpointing import checksums, fitting, reading, stored
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.checkpointing.trained import find_steps
@@ -229,7 +229,7 @@ def test_checkpoint_of_another_optimizer_says_so(saved, mesh):
     other = state._replace(opt_state=optax.sgd(1e-3, momentum=0.9).init(state.params))
     expected = (
         r"checkpoint 10 in .* is of another optimizer: \d+ tensors differ, none of the parameters, "
-        r"and nothing was changed; .*, or another MODEL_DIR for this optimizer\n"
+        r"and nothing was changed; .*, or another MODEL_DIR for this optimizer; .*changed_model.*\n"
     )
     with Checkpointer(saved) as checkpointer, pytest.raises(UserError, match=expected):
         checkpointer.restore(10, abstract(other))
@@ -320,15 +320,18 @@ def test_damaged_steps_push_out_no_good_one(tmp_path, mesh):
     ]
 
 
-def test_what_fits_is_restored_when_told(saved, mesh):
+def test_what_fits_is_restored_when_told(saved, mesh, caplog):
     state = make_state(mesh, fill=10.0)
     other = make_state(mesh, num_experts=4, fill=-1.0)
     with Checkpointer(saved) as checkpointer:
-        restored, feed, lines = checkpointer.restore_fitting(10, other)
+        restored, feed = fitting.restore(checkpointer, 10, abstract(other), lambda: other, "fit")
+        with pytest.raises(UserError, match=r"of another model: 6 tensors .*changed_model"):
+            fitting.restore(checkpointer, 10, abstract(other), lambda: other, "refuse")
         with pytest.raises(UserError, match="of another model: 13 tensors differ"):
             checkpointer.restore_fitting(10, {"x": jnp.ones(3)})
     assert feed == {"next_index": 10}
-    assert [line.split()[0] for line in lines] == [
+    (told,) = [text for text in caplog.messages if "what does not fit" in text]
+    assert [line.split()[0] for line in told.splitlines()[1:]] == [
         f"{of}moe/{name}"
         for of in ("params/", "opt_state/0/mu/", "opt_state/0/nu/")
         for name in ("router", "wi")

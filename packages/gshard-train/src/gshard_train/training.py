@@ -10,6 +10,7 @@ import jax
 from absl import logging
 
 from gshard_train import compilation_cache, config, disk_faults, nonfinite, resuming, state
+from gshard_train.checkpointing import fitting
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.data import Feed, to_mesh
@@ -47,6 +48,7 @@ def train(
     stuck_seconds: float = Limits.stuck,
     effective_config: str = "",
     changed_feed: str = resuming.REFUSE,
+    changed_model: str = fitting.REFUSE,
     skipped_steps: int = 0,
     dry_run: bool = False,
 ) -> int:
@@ -75,6 +77,8 @@ def train(
       effective_config: text that is kept as `config.gin` beside the checkpoints.
       changed_feed: what happens where the order of examples is another than the checkpoint's:
         "refuse"; "go on" at the same number of batches; "restart" from the beginning of the data.
+      changed_model: what happens where the checkpoint's tensors are not the model's: "refuse", or
+        "fit": those of the same name, shape and dtype are taken, the others are as in a new run.
       skipped_steps: how many steps whose loss or gradients are not finite may be left out, those
         before a resume included; the next one stops the run.
       dry_run: builds everything, the compiled step too, and neither trains nor writes anything.
@@ -100,6 +104,7 @@ def train(
         *profiling.faults(profile_steps),
         *compilation_cache.faults(compilation_cache_dir),
         *resuming.faults(changed_feed),
+        *fitting.faults(changed_model),
     ]
     if faults:
         raise UserError(*faults)
@@ -112,7 +117,7 @@ def train(
     prepared = prepare(experiment)
     evaluation = evaluation if eval_period else None
     if dry_run:
-        return _build(experiment, prepared, evaluation, changed_feed)
+        return _build(experiment, prepared, evaluation, changed_feed, changed_model)
     with (
         StopRequest() as stop,
         disk_faults.told(experiment.model_dir),
@@ -127,7 +132,9 @@ def train(
         watchdog.tell(0, "reading what is held out")
         evaluate = evaluation.open(experiment, prepared) if evaluation else None
         watchdog.tell(0, "restoring")
-        train_state, position = _start(experiment, prepared, feed, checkpointer, changed_feed)
+        train_state, position = _start(
+            experiment, prepared, feed, checkpointer, changed_feed, changed_model
+        )
         step = int(train_state.step)
         if step >= train_steps:
             logging.info("Step %d of %d is reached: nothing to train.", step, train_steps)
@@ -284,18 +291,22 @@ def _start(
     feed: Feed,
     checkpointer: Checkpointer,
     changed_feed: str,
+    changed_model: str,
 ) -> tuple[state.TrainState, dict[str, Any] | None]:
     """The newest checkpoint's state, or a new one, and where the feed goes on; None: begins."""
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
-    if (newest := checkpointer.latest_step()) is None:
-        made = state.create(
+
+    def new() -> state.TrainState:
+        return state.create(
             *arguments, seed=experiment.seed, offload_optimizer=experiment.offload_optimizer
         )
-        return made, None
+
+    if (newest := checkpointer.latest_step()) is None:
+        return new(), None
     shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
     saved = checkpointer.feed_identity(newest)
     anew = resuming.begins_anew(feed, saved, step=newest, changed_feed=changed_feed)
-    restored, position = checkpointer.restore(newest, shapes)
+    restored, position = fitting.restore(checkpointer, newest, shapes, new, changed_model)
     logging.info("Going on from step %d.", newest)
     return restored, None if anew else position
 
@@ -331,6 +342,7 @@ def _build(
     prepared: Prepared,
     evaluation: "Evaluation | None",
     changed_feed: str,
+    changed_model: str,
 ) -> int:
     """A dry run: everything up to the first step; returns the step that training would go on from.
 
@@ -343,7 +355,7 @@ def _build(
         Checkpointer(experiment.model_dir) as checkpointer,
     ):
         if (newest := checkpointer.latest_step()) is not None:
-            checkpointer.check(newest, shapes)
+            fitting.check(checkpointer, newest, shapes, changed_model)
             saved = checkpointer.feed_identity(newest)
             resuming.begins_anew(feed, saved, step=newest, changed_feed=changed_feed)
         logging.info("What would be trained:\n%s", overview(experiment, prepared, shapes))

@@ -172,7 +172,12 @@ class Checkpointer:
           UserError: naming those that differ.
         """
         wanted = tensors.nested(abstract_state)
-        agreement.together(lambda: self._compare(step, self._saved(step), wanted))
+        agreement.together(lambda: self._compare(step, self._saved(step), wanted, refusal.CHOICE))
+
+    def differences(self, step: int, abstract_state: Any) -> list[str]:
+        """A sentence for each tensor in which a step differs from what is wanted; reads none."""
+        wanted = tensors.nested(abstract_state)
+        return agreement.together(lambda: tensors.differences(self._saved(step), wanted))
 
     def restore_part(self, step: int, name: str, abstract_part: Any) -> Any:
         """One part of a step's state, such as its "params"; other arrays are not read.
@@ -244,10 +249,10 @@ class Checkpointer:
         self.wait()
         return self._stored.tensors(step)
 
-    def _compare(self, step: int, saved: Any, wanted: Any) -> None:
+    def _compare(self, step: int, saved: Any, wanted: Any, choice: str = "") -> None:
         if lines := tensors.differences(saved, wanted):
             advice = experts.hint(saved, wanted, self.model_dir)
-            raise UserError(refusal.text(step, self._directory, lines, advice))
+            raise UserError(refusal.text(step, self._directory, lines, choice + advice))
 
     def _read_checked(self, step: int, parts: dict[str, Any]) -> Any:
         """Parts of a step whose files are as they were written; raised is the same everywhere."""

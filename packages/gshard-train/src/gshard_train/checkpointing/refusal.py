@@ -2,6 +2,9 @@
 
 from etils import epath
 
+CHOICE = (
+    "; or, to take over what fits and begin with the rest anew, --gin.train.changed_model=\"'fit'\""
+)
 _SHOWN = 20  # tensors named in one message
 
 
