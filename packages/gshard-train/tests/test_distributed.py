@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from gshard_train.distributed import Processes, join
-from gshard_train.errors import UserError
+from gshard_train.distributed import _turned_away as turned_away
+from gshard_train.errors import RESTART, UserError
 
 JOIN = """
 import sys
@@ -90,7 +91,7 @@ def test_time_limit_says_who_is_missing():
     said = [process.communicate()[1] for process in started]
     waiting.kill()
     waiting.communicate()
-    assert [process.returncode for process in started] == [2, 2, 2]
+    assert [process.returncode for process in started] == [RESTART] * 3
     longer = "or wait longer with --process_timeout=SECONDS\n"
     assert said == [
         f"program: process 1 of 2: after 1 s nothing answers at {first}: process 0 is missing; "
@@ -100,6 +101,25 @@ def test_time_limit_says_who_is_missing():
         f"program: process 1 of 3: after 4 s not all have come to {three}; of 2 at least one is "
         f"missing; start it, {longer}",
     ]
+
+
+@pytest.mark.slow
+def test_processes_that_were_told_different_counts_all_say_so():
+    address = f"localhost:{free_port()}"
+    started = [start(address, count, index, 100) for index, count in enumerate((2, 3))]
+    assert [process.communicate()[1] for process in started] == [
+        "program: --process_count is 2 at process 0 and 3 at process 1; give all processes the "
+        "same\n"
+    ] * 2
+
+
+def test_one_that_process_0_does_not_take_says_what_may_be_wrong():
+    processes = Processes(coordinator_address="a:1", process_count=3, process_index=2)
+    assert turned_away(processes) == (
+        "process 2 of 3: process 0 at a:1 does not take this process, for what is said above: "
+        "either another one has --process_index=2 as well, or process 0 has another "
+        "--process_count than 3"
+    )
 
 
 def test_port_that_is_taken():

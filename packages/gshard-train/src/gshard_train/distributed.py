@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gshard_train import aborts
-from gshard_train.errors import USER_ERROR, UserError, report
+from gshard_train.errors import RESTART, UserError, report
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^:\s\[\]]+):(\d{1,5})")
 _HOST = re.compile(r"[\w.:\[\]-]+")
@@ -98,8 +98,8 @@ def join(processes: Processes, *, program: str) -> None:
     """Waits for the other processes and makes all devices known to all; nothing for a single one.
 
     Must come before anything asks JAX for its devices. When not all have come in time, the process
-    ends with exit code 2 and a line that says as much as can be known from here: JAX itself would
-    abort it with a stack trace.
+    ends with the exit code for "start again", since a machine may be late, and with a line that
+    says as much as can be known from here: JAX itself would abort it with a stack trace.
 
     Args:
       processes: which there are.
@@ -185,7 +185,7 @@ def _time_limit(processes: Processes, program: str) -> Iterator[None]:
 
     def give_up() -> None:
         print(report(program, UserError(_too_late(processes))), file=sys.stderr, flush=True)
-        os._exit(USER_ERROR)  # the main thread is inside JAX, where no exception reaches it
+        os._exit(RESTART)  # the main thread is inside JAX, where no exception reaches it
 
     timer = threading.Timer(processes.timeout_seconds, give_up)
     timer.daemon = True
@@ -193,7 +193,7 @@ def _time_limit(processes: Processes, program: str) -> Iterator[None]:
 
     def turned_away() -> None:
         print(report(program, UserError(_turned_away(processes))), file=sys.stderr, flush=True)
-        os._exit(USER_ERROR)
+        os._exit(RESTART)
 
     try:
         with aborts.last_word(turned_away):

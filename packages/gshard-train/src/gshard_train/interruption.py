@@ -105,9 +105,9 @@ class StopRequest:
 
     def begin(self) -> None:
         """From now on there is something to save."""
-        self._begun = True
         if jax.process_count() > 1:
             self._service = _preemption_service()
+        self._begun = True
 
     def agree(self) -> None:
         """Sets `name` where all processes stop, once one was asked to; called by all as often."""
@@ -147,9 +147,10 @@ class StopRequest:
             return  # the thread's
         name = signal.Signals(number).name
         if self._service is not None:
-            signal.signal(number, signal.SIG_DFL)  # a second one ends at once
-            self._asked = name
-            os.kill(os.getpid(), signal.SIGTERM)
+            if number == signal.SIGINT:
+                signal.signal(number, signal.SIG_DFL)  # a second one ends at once
+                self._asked = name
+            os.kill(os.getpid(), signal.SIGTERM)  # which JAX takes now
         elif self.name is None:
             self._set(name)
             _say(f"{name}: stopping after this step, with a checkpoint; Ctrl-C ends at once")
