@@ -24,21 +24,21 @@ _ORDER = (
     *("cross_norm", "cross_attention", "feed_forward"),
     *("norm", "layer", "router", "wq", "wk", "wv", "wi", "wo"),
 )
-_NUMBER_IN_PAIR = {"first": 0, "second": 1}
+_IN_PAIR = {"first": 0, "second": 1}
 
 
 class Piece(NamedTuple):
     """A tensor, or one layer of a stacked one."""
 
     path: tuple[str, ...]
-    index: int | None  # along the axis of stacked layers
+    number: int | None  # along the axis of stacked layers
 
     def __str__(self) -> str:
         name = "/".join(self.path)
-        if self.index is None:
+        if self.number is None:
             return name
-        layer = 2 * self.index + next(_NUMBER_IN_PAIR[n] for n in self.path if n in _NUMBER_IN_PAIR)
-        return f"{name}[{self.index}] (layer {layer})"
+        layer = 2 * self.number + next(_IN_PAIR[n] for n in self.path if n in _IN_PAIR)
+        return f"{name}[{self.number}] (layer {layer})"
 
 
 def sums_of_squares(tree: Any, names: Any) -> Float[Array, " P"]:
@@ -122,7 +122,7 @@ def _is_stacked(names: tuple[str | None, ...]) -> bool:
 
 def _place(piece: Piece) -> tuple[Any, ...]:
     ranks = [(_ORDER.index(n) if n in _ORDER else len(_ORDER), n) for n in piece.path]
-    return ranks[0], -1 if piece.index is None else piece.index, ranks[1:]
+    return ranks[0], -1 if piece.number is None else piece.number, ranks[1:]
 
 
 def _of(flags: np.ndarray) -> str:
