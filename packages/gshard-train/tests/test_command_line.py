@@ -74,6 +74,8 @@ def test_workers_of_a_tpu_pod_are_joined_without_a_flag():
     assert not processes.several({"TPU_WORKER_HOSTNAMES": "localhost"})
     assert not processes.several({"TPU_WORKER_HOSTNAMES": "WARNING: no TPU found, set it"})
     assert processes.several({"TPU_WORKER_HOSTNAMES": "a,b"})
+    slices = {"TPU_WORKER_HOSTNAMES": "a", "MEGASCALE_COORDINATOR_ADDRESS": "b"}
+    assert processes.several(slices)
 
 
 def test_directories_are_passed_on_to_seqio(tmp_path, monkeypatch):

@@ -83,11 +83,13 @@ class Processes:
             yield f"--process_timeout={self.timeout_seconds} must be at least 1 second"
 
     def several(self, environment: Mapping[str, str] = os.environ) -> bool:
-        """Whether there is anything to join: flags say so, or the environment of a TPU pod."""
+        """Whether there is anything to join: flags say so, or the environment of TPU slices."""
         workers = environment.get("TPU_WORKER_HOSTNAMES", "").split(",")
         # libtpu sets it to a sentence where it finds no TPU.
         pod = len(workers) > 1 and all(_HOST.fullmatch(worker) for worker in workers)
-        return self.found_by_jax or self.coordinator_address is not None or pod
+        # A slice of one host has no other worker: GKE names the host that all slices meet at.
+        slices = bool(environment.get("MEGASCALE_COORDINATOR_ADDRESS"))
+        return self.found_by_jax or self.coordinator_address is not None or pod or slices
 
 
 def _given(flags: Mapping[str, object]) -> list[str]:
