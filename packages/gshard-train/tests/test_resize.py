@@ -268,7 +268,10 @@ def test_old_arrays_are_split_over_the_devices_of_the_new_ones(mesh):
     new = (2, 8, 12, 20)
     assert fitted(new, wanted, new) is wanted
     assert fitted((2, 4, 12, 40), wanted, new).spec == jax.P(None, "expert", None, "data")
-    assert fitted((2, 2, 12, 40), wanted, new).spec == jax.P(None, None, None, ("data", "expert"))
+    two = fitted((2, 2, 12, 40), wanted, new)
+    assert two.spec == jax.P(None, "expert", None, ("data", "expert_rest"))
+    assert dict(two.mesh.shape) == {"data": 2, "expert": 2, "expert_rest": 2}
+    np.testing.assert_array_equal(np.ravel(two.mesh.devices), mesh.devices.ravel())
     assert fitted((2, 12, 20), wanted, new).spec == jax.P(None, "data", "expert")
     assert fitted((3, 3, 3, 3), wanted, new).spec == jax.P(None, None, None, None)
 
