@@ -5,8 +5,10 @@ import errno
 import logging
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orbax.checkpoint as ocp
 from absl import logging as absl_logging
@@ -20,6 +22,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _GONE = {errno.ENOENT, errno.ENOTDIR}
 # Python's and tensorstore's way of telling the number.
 _NUMBER = re.compile(r"\[Errno (\d+)\]|os_error_code='(\d+)'")
+_CLOSED, _NEVER_RETRIEVED = "Event loop is closed", "exception was never retrieved"
 _PATH = re.compile(r"['\"](/[^'\"]+)['\"]")
 
 
@@ -82,12 +85,12 @@ def checkpointing(checkpointer: Checkpointer) -> Iterator[Checkpointer]:
 
 @contextlib.contextmanager
 def told(model_dir: str) -> Iterator[None]:
-    """A `with` block around all that writes: what stops the run says which checkpoint there is.
+    """A `with` block around all that writes: what stops the run says which checkpoint there is."""
+    with _quiet_orbax():
+        yield from _told(model_dir)
 
-    Tracebacks that orbax logs of its threads are left out, since what they are of is raised too.
-    """
-    logger = logging.getLogger("absl")
-    logger.addFilter(_is_no_traceback_of_orbax)
+
+def _told(model_dir: str) -> Iterator[None]:
     try:
         yield
     except DiskError as fault:
@@ -96,8 +99,6 @@ def told(model_dir: str) -> Iterator[None]:
     except NonfiniteError as error:
         error.faults = (*error.faults, f"{_newest(model_dir)} and comes to the same batch")
         raise
-    finally:
-        logger.removeFilter(_is_no_traceback_of_orbax)
 
 
 def vanished(model_dir: str) -> bool:
@@ -150,5 +151,41 @@ def _number(error: BaseException | None) -> int | None:
     return None
 
 
+@contextlib.contextmanager
+def _quiet_orbax() -> Iterator[None]:
+    """Without the tracebacks of orbax's threads, since what they are of is raised too.
+
+    Where one array of many cannot be written, orbax closes its event loop, and a traceback comes
+    up for each of the others, some when the process ends: behind a `DiskError` it stays quiet.
+    """
+    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
+    before = sys.unraisablehook
+
+    def show(raised: Any) -> None:
+        text = f"{raised.object!r} {raised.exc_value!r}"
+        if _CLOSED not in text and "serialize" not in text:
+            before(raised)
+
+    for logger in loggers:
+        logger.addFilter(_is_no_traceback_of_orbax)
+    sys.unraisablehook = show
+    try:
+        yield
+    except DiskError:
+        raise
+    except BaseException:
+        _restore(loggers, before)
+        raise
+    _restore(loggers, before)
+
+
+def _restore(loggers: list[logging.Logger], hook: Any) -> None:
+    for logger in loggers:
+        logger.removeFilter(_is_no_traceback_of_orbax)
+    sys.unraisablehook = hook
+
+
 def _is_no_traceback_of_orbax(record: logging.LogRecord) -> bool:
-    return absl_logging.level_debug() or not (record.exc_info and "orbax" in record.pathname)
+    if absl_logging.level_debug() or not record.exc_info:
+        return True
+    return "orbax" not in record.pathname and _NEVER_RETRIEVED not in record.getMessage()
