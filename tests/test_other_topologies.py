@@ -166,3 +166,8 @@ def test_in_float64_eight_devices_and_one_make_the_same_twenty_steps(tmp_path):
                 losses.append(float(metrics["total_loss"]))
     assert losses[19] < losses[0] - 0.1  # they learn, and do not stand still
     np.testing.assert_allclose(losses[20:], losses[:20], rtol=1e-9)
+
+
+def test_float64_is_refused_where_jax_would_make_float32_of_it():
+    with pytest.raises(ValueError, match=r"dtype='float64' needs .* JAX_ENABLE_X64=1"):
+        dataclasses.replace(CONFIG, dtype="float64")

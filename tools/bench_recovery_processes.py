@@ -81,7 +81,7 @@ def same_examples(position: int = BEFORE) -> dict[str, int]:
 def _fed(processes: int, position: int) -> tuple[list[str], list[np.ndarray]]:
     """Names and arrays of at least so many examples that all processes together are fed."""
     experiment = experiment_of("float32")
-    feeds = [
+    feeds: list[Any] = [
         experiment.make_feed(
             mixture_or_task_name=experiment.mixture_or_task_name,
             task_feature_lengths=experiment.task_feature_lengths,

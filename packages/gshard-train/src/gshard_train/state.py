@@ -139,15 +139,6 @@ def create(
     )()
 
 
-def _as_trained(params: Any, config: TransformerConfig) -> Any:
-    """Drawn parameters, which are float32, in float64 where activations are.
-
-    Both kinds of model then begin with the same numbers.
-    """
-    wide = jnp.promote_types(config.dtype, jnp.float32)
-    return jax.tree.map(lambda param: param.astype(wide), params)
-
-
 def compiled_init(
     model: Model,
     optimizer: optax.GradientTransformation,
@@ -193,3 +184,12 @@ def abstract_state(
         shapes,
         shardings(model, optimizer, rules, mesh, offload_optimizer=offload_optimizer),
     )
+
+
+def _as_trained(params: Any, config: TransformerConfig) -> Any:
+    """Drawn parameters, which are float32, in float64 where activations are.
+
+    Both kinds of model then begin with the same numbers.
+    """
+    wide = jnp.promote_types(config.dtype, jnp.float32)
+    return jax.tree.map(lambda param: param.astype(wide), params)

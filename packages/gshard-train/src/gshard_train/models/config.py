@@ -125,7 +125,7 @@ class TransformerConfig:
                 yield f"{name}={value!r} must be one of {', '.join(allowed)}"
         if self.dtype not in DTYPES:
             yield f"dtype={self.dtype!r} must be float32, bfloat16 or (for tests) float64"
-        elif jnp.dtype(self.dtype) == "float64" and not jax.config.jax_enable_x64:
+        elif jax.dtypes.canonicalize_dtype(self.dtype) != self.dtype:
             yield "dtype='float64' needs a program started with JAX_ENABLE_X64=1 in its environment"
 
     def _choice_faults(self) -> Iterator[str]:
