@@ -77,8 +77,10 @@ class Started:
 
     def says(self, pattern: str) -> str:
         """Waits until it does; what matched."""
+        until = time.monotonic() + 600
         while not (found := re.search(pattern, self.said(), re.MULTILINE)):
             assert self.process.poll() is None, self.said()
+            assert time.monotonic() < until, self.said()
             time.sleep(0.05)
         return found[0]
 
