@@ -3,6 +3,8 @@
 import concurrent.futures
 import contextlib
 import os
+import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +23,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from gshard_annotate import make_mesh
 from gshard_train import agreement
-from gshard_train.checkpointing import checksums, fitting, reading, stored
+from gshard_train.checkpointing import checksums, fitting, reading, show, stored
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.checkpointing.trained import find_steps
@@ -270,6 +272,7 @@ DAMAGES = {
     "no manifest": lambda step: (step / "state" / "manifest.ocdbt").unlink(),
     "feed cut short": lambda step: cut_short(step / "feed" / "metadata"),
     "no configuration": lambda step: shutil.rmtree(step / "run"),
+    "configuration cut short": lambda step: cut_short(step / "run" / "metadata"),
     "sums cut short": lambda step: cut_short(step / "SHA256SUMS"),
     "sums of a part": lambda step: drop_line(step / "SHA256SUMS"),
     "a file for a directory": lambda step: (
@@ -341,17 +344,20 @@ def test_what_fits_is_restored_when_told(saved, mesh, caplog):
     assert restored.step.sharding == other.step.sharding
 
 
-def test_array_cut_short_is_found_without_sums(tmp_path, mesh):
+@pytest.mark.parametrize("damage", [cut_short, pathlib.Path.unlink])
+def test_a_damaged_array_is_found_without_sums(tmp_path, mesh, damage):
     state = make_state(mesh, mlp=600)
-    with Checkpointer(tmp_path) as checkpointer:
+    with Checkpointer(tmp_path, keep=2) as checkpointer:
         for step in (5, 10):
             checkpointer.save(step, state, {})
     (tmp_path / "checkpoints" / "10" / "SHA256SUMS").unlink()
-    cut_short(array_file(tmp_path / "checkpoints" / "10"))
-    with Checkpointer(tmp_path) as checkpointer:
-        with pytest.raises(UserError, match=r"checkpoint 10 in .* is damaged \(.*OUT_OF_RANGE"):
+    damage(array_file(tmp_path / "checkpoints" / "10"))
+    with Checkpointer(tmp_path, keep=2) as checkpointer:
+        with pytest.raises(UserError, match=r"checkpoint 10 in .* is damaged \(ValueError: .*\);"):
             checkpointer.restore(10, abstract(state))
         assert checkpointer.latest_step() == 5
+        checkpointer.save(12, state, {})
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["10.damaged", "12", "5"]
 
 
 def flip_a_bit(path):
@@ -404,6 +410,17 @@ def test_a_step_without_sums_is_read_and_said_to_have_none(saved, mesh, caplog):
     with Checkpointer(saved) as checkpointer:
         assert checkpointer.latest_step() == 10
     assert "Checkpoint 10 has no sums of its files to compare with." in caplog.messages
+
+
+def test_the_shape_of_a_run_is_told_without_its_devices(saved, capsys):
+    show.main([str(saved), "--compare"])
+    told = capsys.readouterr().out
+    assert "sums of 10: all files are as they were written" in told
+    assert '{"next_index": 10}' in told
+    assert re.search(r"params/moe/wi +float32 +8 x 4 x 6 +0.00 MiB", told)
+    with pytest.raises(SystemExit, match="2"):
+        show.main([str(saved), "--step", "7"])
+    assert "there is no checkpoint 7 in" in capsys.readouterr().err
 
 
 def test_half_written_directory_is_ignored_and_later_removed(saved, state):

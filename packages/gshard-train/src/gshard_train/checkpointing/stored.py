@@ -4,9 +4,10 @@ No devices are needed but the one that JAX always has, so what was saved on thou
 on a laptop.
 """
 
+import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from gshard_train.checkpointing.reading import FEED, RUN, STATE
 from gshard_train.errors import UserError
 
 _COMMITTED = "_CHECKPOINT_METADATA"  # orbax's; unlike the directory, it never changes
+_ARRAY = ".zarray"
 _NO_LIST = "the list of tensors is missing"
 
 
@@ -44,7 +46,9 @@ class Stored:
         try:
             if not self.directory.exists():
                 return []
-            return sorted(ocp.utils.checkpoint_steps(self.directory))
+            # orbax takes a directory 007 for step 7.
+            steps = ocp.utils.checkpoint_steps(self.directory)
+            return sorted(step for step in steps if self.path(step).exists())
         except OSError as error:
             raise UserError(f"{self.directory} cannot be listed ({reason(error)})") from error
 
@@ -114,7 +118,9 @@ class Stored:
                     return f"{part} is missing"
             if not self._arrays(step):
                 return "the arrays are missing"
-            self._read(step, {FEED: ocp.args.JsonRestore()})
+            for part in (FEED, RUN):
+                if (self.path(step) / part).exists():
+                    self._read(step, {part: ocp.args.JsonRestore()})
             metadata = self._metadata(step)
         except Exception as error:
             return reason(error)
@@ -127,9 +133,9 @@ class Stored:
                 found = checksums.faults(self.path(step))
                 if not found and not checksums.summed_up(self.path(step)):
                     logging.info("Checkpoint %d has no sums of its files to compare with.", step)
-                    self._read_all(step)
+                    self._read_arrays(step)
             except (OSError, ValueError) as error:
-                return reason(error)
+                found = [reason(error)]
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
             self._changed[step] = f"{found[0]}{more}" if found else ""
         return self._changed[step]
@@ -150,29 +156,42 @@ class Stored:
         with reading.reader(bytes_on_their_way=limit) as reader:
             return reader.restore(self.path(step), args=ocp.args.Composite(**parts))
 
-    def _database(self, step: int) -> ts.KvStore:
-        path = os.fspath(self.path(step) / STATE)
-        base = path if "://" in path else f"file://{path}"
-        return ts.KvStore.open({"driver": "ocdbt", "base": base}).result()
-
-    def _arrays(self, step: int) -> list[bytes]:
-        """Keys of the arrays in the step's database; raises what is wrong with the database.
+    def _arrays(self, step: int) -> list[str]:
+        """Names of the arrays in the step's database; raises what is wrong with the database.
 
         orbax would find it too, but by opening all arrays at once, whose further errors then come
         up in a closed event loop.
         """
-        keys = self._database(step).list().result()
-        return [key for key in keys if key.endswith(b"/.zarray")]
+        keys = ts.KvStore.open(self._database(step)).result().list().result()
+        return [
+            name for name, _, last in (k.decode().rpartition("/") for k in keys) if last == _ARRAY
+        ]
 
-    def _read_all(self, step: int) -> None:
-        """Reads this process's share of the database; raises where a file is cut short."""
-        database = self._database(step)
-        for key in sorted(database.list().result())[jax.process_index() :: jax.process_count()]:
-            database.read(key).result()
+    def _read_arrays(self, step: int) -> None:
+        """Reads this process's share of the arrays; raises where one cannot be decoded."""
+        for name in sorted(self._arrays(step))[jax.process_index() :: jax.process_count()]:
+            store = {**self._database(step), "path": f"{name}/"}
+            spec = {"driver": "zarr", "kvstore": store, "fill_missing_data_reads": False}
+            array = ts.open(spec, open=True).result()
+            sizes = array.chunk_layout.read_chunk.shape or ()
+            for chunk in _chunks(array.shape, [size or 1 for size in sizes]):
+                array[chunk].read().result()
+
+    def _database(self, step: int) -> dict[str, str]:
+        path = os.fspath(self.path(step) / STATE)
+        return {"driver": "ocdbt", "base": path if "://" in path else f"file://{path}"}
 
     def _metadata(self, step: int) -> Any:
         with reading.reader() as reader:
             return reader.metadata(self.path(step)).item_metadata
+
+
+def _chunks(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+    """The parts of an array of this shape, of which each is one chunk."""
+    starts = (range(0, size, step) for size, step in zip(shape, chunk, strict=True))
+    for start in itertools.product(*starts):
+        ends = (min(a + b, end) for a, b, end in zip(start, chunk, shape, strict=True))
+        yield tuple(map(slice, start, ends))
 
 
 def reason(error: BaseException) -> str:
