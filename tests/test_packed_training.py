@@ -13,7 +13,6 @@ from gshard_train.data import FEATURES, shift_right
 from gshard_train.experiment import feature_faults
 from gshard_train.loss import LossConfig
 from gshard_train.models.transformer import TransformerConfig
-from gshard_train.optimizer import adam
 
 LENGTHS = {"inputs": 24, "targets": 16}
 CONFIG = TransformerConfig(
@@ -74,13 +73,15 @@ def unpacked(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-def test_packed_examples_have_the_loss_and_gradients_of_the_same_examples_unpacked(packed):
+def test_packed_examples_have_the_loss_and_gradients_of_the_same_examples_unpacked(
+    packed, random_params
+):
     alone = unpacked(packed)
     assert set(alone) == set(FEATURES)
     assert len(alone["encoder_input_tokens"]) > len(packed["encoder_input_tokens"])
     mesh = make_mesh({"data": 1, "expert": 1}, devices=jax.devices()[:1])
     model = state.abstract_model(CONFIG)
-    params = state.create(model, adam(1e-3), DEFAULT_RULES, mesh, seed=0).params
+    params = random_params(CONFIG)
     plain = LossConfig(balance_weight=0.0)
 
     @jax.jit

@@ -1,13 +1,16 @@
 """Eight virtual CPU devices for every test of this package, and small things to train."""
 
 import os
+from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from jax.sharding import Mesh
 
 from gshard_annotate import DEFAULT_RULES, make_mesh
 from gshard_train import state
+from gshard_train.data import shift_right
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import adam
 
@@ -59,3 +62,41 @@ def model(tiny, one_device) -> tuple[state.Model, state.Params]:
     abstract = state.abstract_model(tiny)
     made = state.create(abstract, adam(1e-3), DEFAULT_RULES, one_device, seed=0)
     return abstract, made.params
+
+
+@pytest.fixture(scope="session")
+def make_batch():
+    """A function that gives a batch of random tokens whose rows differ in length."""
+
+    def make(rows: int, sources: tuple[int, int], targets: tuple[int, int]) -> dict[str, Any]:
+        """Of each side the size of the vocabulary, and the length."""
+        rng = np.random.default_rng(0)
+        source, target = (
+            rng.integers(2, size, (rows, length), dtype=np.int32)
+            for size, length in (sources, targets)
+        )
+        for row in range(rows):
+            source[row, 1 + row % sources[1] :] = 0
+            target[row, 1 + row % targets[1] :] = 0
+        return {
+            "encoder_input_tokens": source,
+            "decoder_input_tokens": shift_right(target),
+            "decoder_target_tokens": target,
+            "decoder_loss_weights": (target != 0).astype(np.int32),
+        }
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def random_params():
+    """A function that gives parameters of a model without compiling what would draw them."""
+
+    def make(config: TransformerConfig) -> state.Params:
+        rng = np.random.default_rng(1)
+        return jax.tree.map(
+            lambda leaf: rng.normal(0.0, 0.3, leaf.shape).astype(np.float32),
+            state.abstract_model(config).shapes(),
+        )
+
+    return make

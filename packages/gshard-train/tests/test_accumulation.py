@@ -51,9 +51,9 @@ def batch() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def run(one_device):
+def run(one_device, random_params):
     model = state.abstract_model(CONFIG)
-    params = state.create(model, sgd(1.0), DEFAULT_RULES, one_device, seed=0).params
+    params = random_params(CONFIG)
 
     @functools.cache
     def run(microbatches: int):

@@ -78,29 +78,17 @@ def test_rows_pass_all_layers_in_order_and_come_back_in_theirs(stages, microbatc
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected)
 
 
-def batch() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    source = rng.integers(2, 23, (16, 7), dtype=np.int32)
-    target = rng.integers(2, 19, (16, 6), dtype=np.int32)
-    for row in range(16):
-        source[row, 1 + row % 7 :] = 0
-        target[row, 1 + row % 6 :] = 0
-    return {
-        "encoder_input_tokens": source,
-        "decoder_input_tokens": np.pad(target, ((0, 0), (1, 0)))[:, :-1],
-        "decoder_target_tokens": target,
-        "decoder_loss_weights": (target != 0).astype(np.int32),
-    }
+@pytest.fixture(scope="module")
+def params(random_params) -> state.Params:
+    return random_params(CONFIG)
 
 
 @pytest.fixture(scope="module")
-def params() -> state.Params:
-    mesh = mesh_of(1, 1, 1)
-    made = state.create(state.abstract_model(CONFIG), adam(1e-3), DEFAULT_RULES, mesh, seed=0)
-    return jax.device_get(made.params)
+def batch(make_batch) -> dict[str, np.ndarray]:
+    return make_batch(16, (23, 7), (19, 6))
 
 
-def compiled(mesh, params):
+def compiled(mesh, params, batch):
     """Loss, metrics and gradients of a batch with dropout and the second expert's coin."""
     model = state.abstract_model(CONFIG)
     placed = jax.device_put(params, state.shardings(model, adam(1e-3), RULES, mesh).params)
@@ -111,17 +99,17 @@ def compiled(mesh, params):
             gradient = jax.value_and_grad(total_loss, has_aux=True)
             return gradient(params, model, LOSS, batch, jax.random.key(5))
 
-    return run.lower(placed, batch()).compile(), placed
+    return run.lower(placed, batch).compile(), placed
 
 
 @pytest.mark.slow
-def test_stages_give_the_numbers_of_one_device_and_gather_no_layer(params):
-    one, on_one = compiled(mesh_of(1, 1, 1), params)
-    several, on_several = compiled(mesh_of(2, 2, 2), params)
+def test_stages_give_the_numbers_of_one_device_and_gather_no_layer(params, batch):
+    one, on_one = compiled(mesh_of(1, 1, 1), params, batch)
+    several, on_several = compiled(mesh_of(2, 2, 2), params, batch)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
-        jax.device_get(several(on_several, batch())),
-        jax.device_get(one(on_one, batch())),
+        jax.device_get(several(on_several, batch)),
+        jax.device_get(one(on_one, batch)),
     )
     # Two all-to-alls a layer with experts, forward and backward, as without stages.
     found = expect_collectives(several, {"all-to-all": 8})

@@ -16,11 +16,11 @@ from gshard_train.decode import VARYING
 from gshard_train.models.attention import Attention
 from gshard_train.models.layers import dropout
 from gshard_train.models.transformer import EncoderDecoder, TransformerConfig
-from gshard_train.optimizer import adam
 
 SOURCE_BT = np.array([[3, 4, 5, 6, 1, 0], [7, 8, 1, 0, 0, 0]] * 4, np.int32)
 INPUTS_BL = np.array([[0, 3, 4, 5, 6], [0, 9, 2, 0, 0]] * 4, np.int32)
 MASK_BL = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]] * 4, bool)
+LABEL_B = np.array([0, 1, 2, 0, 1, 2, 0, 1])
 
 
 def rows() -> list[jax.Array]:
@@ -37,7 +37,8 @@ def run(model, source, inputs, mask, key=None, *, mesh):
     @jax.jit
     def forward(params, source, inputs, mask, key):
         with rules_scope(DEFAULT_RULES, mesh):
-            return abstract.merge(params)(source, inputs, mask, key=key)
+            labels = {"labels_B": jnp.asarray(LABEL_B), "num_labels": 4}
+            return abstract.merge(params)(source, inputs, mask, key=key, **labels)
 
     _, forward = FORWARD.setdefault(id(abstract), (abstract, forward))
     return forward(params, source, inputs, mask, key)
@@ -107,15 +108,15 @@ def test_microbatches_draw_what_their_rows_and_groups_draw_in_the_whole_batch(mo
     source, inputs = (rng.integers(2, 19, (8, length), np.int32) for length in (6, 5))
     key = jax.random.key(4)
 
-    @functools.partial(jax.jit, static_argnums=2)
-    def forward(tokens, number, count):
+    @jax.jit
+    def half(tokens, number):
         with rules_scope(DEFAULT_RULES, one_device):
             return abstract.merge(params)(
-                *tokens, jnp.ones(tokens[1].shape, bool), key=key, microbatch=(number, count)
+                *tokens, jnp.ones(tokens[1].shape, bool), key=key, microbatch=(number, 2)
             )
 
-    whole, output = forward((source, inputs), 0, 1)
-    halves = [forward((source[b], inputs[b]), m, 2) for m, b in enumerate((slice(4), slice(4, 8)))]
+    whole, output = run(model, source, inputs, np.ones((8, 5), bool), key, mesh=one_device)
+    halves = [half((source[b], inputs[b]), m) for m, b in enumerate((slice(4), slice(4, 8)))]
     np.testing.assert_allclose(jnp.concatenate([x for x, _ in halves]), whole, atol=1e-5)
     loads = [report.statistics.load_E for _, report in halves]
     np.testing.assert_array_equal(sum(loads), output.statistics.load_E)
@@ -165,16 +166,8 @@ def test_attention_weights_are_dropped_at_their_own_rate(tiny, attention_rate):
 
 
 def test_labels_give_the_experts_of_each_language(model, one_device):
-    abstract, params = model
-    label_B = np.array([0, 1, 2, 0, 1, 2, 0, 1])
-
-    @jax.jit
-    def forward(params):
-        with rules_scope(DEFAULT_RULES, one_device):
-            return abstract.merge(params)(*rows(), labels_B=jnp.asarray(label_B), num_labels=4)[1]
-
-    output = forward(params)
-    counts = [[mask[label_B == n].sum() for n in range(4)] for mask in (SOURCE_BT != 0, MASK_BL)]
+    _, output = run(model, SOURCE_BT, INPUTS_BL, MASK_BL, mesh=one_device)
+    counts = [[mask[n == LABEL_B].sum() for n in range(4)] for mask in (SOURCE_BT != 0, MASK_BL)]
     expected = [
         counts[0],
         counts[0],
@@ -235,20 +228,27 @@ def test_each_name_of_rematerialisation_keeps_less(tiny, one_device):
     assert max(single) < none
 
 
+def shapes_of(config, mesh):
+    """Of parameters, logits and what the experts report."""
+    abstract = state.abstract_model(config)
+
+    def forward(params):
+        with rules_scope(DEFAULT_RULES, mesh):
+            return abstract.merge(params)(*rows())
+
+    return abstract.shapes(), *jax.eval_shape(forward, abstract.shapes())
+
+
 def test_bfloat16_activations_keep_float32_logits_and_parameters(tiny, one_device):
     config = dataclasses.replace(tiny, dtype=jnp.bfloat16)
-    abstract = state.abstract_model(config)
-    made = state.create(abstract, adam(1e-3), DEFAULT_RULES, one_device, seed=0)
-    assert {leaf.dtype.name for leaf in jax.tree.leaves(made.params)} == {"float32"}
-    logits, output = run((abstract, made.params), SOURCE_BT, INPUTS_BL, MASK_BL, mesh=one_device)
+    params, logits, output = shapes_of(config, one_device)
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(params)} == {"float32"}
     assert logits.dtype == jnp.float32
     assert output.balance_loss.dtype == jnp.float32
 
 
 def test_a_model_without_experts_reports_nothing(tiny, one_device):
-    abstract = state.abstract_model(dataclasses.replace(tiny, num_experts=0))
-    made = state.create(abstract, adam(1e-3), DEFAULT_RULES, one_device, seed=0)
-    _, output = run((abstract, made.params), SOURCE_BT, INPUTS_BL, MASK_BL, mesh=one_device)
+    _, _, output = shapes_of(dataclasses.replace(tiny, num_experts=0), one_device)
     assert output is None
 
 
