@@ -16,6 +16,7 @@ from gshard_train.adafactor import matrix_view, scale_by_adafactor
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, prepare
+from gshard_train.monitoring.utilisation import step_flops
 from gshard_train.optimizer import adafactor, adam, sgd
 from gshard_train.resizing import second_moments
 from gshard_train.resizing.change import Change
@@ -253,6 +254,31 @@ def test_moments_that_are_not_factored_yet_or_are_0_stay_numbers():
     np.testing.assert_allclose(second_moments.whole(kept, view, shape), 1e-25, rtol=1e-5)
 
 
+def test_split_experts_cost_what_the_whole_ones_did_but_for_the_router(tiny):
+    whole = dataclasses.replace(tiny, second_expert="always")
+    parts = dataclasses.replace(tiny, **SPLIT)
+    tokens = {"source_tokens": 7, "target_tokens": 5, "source_length": 3, "target_length": 2}
+    router = 3 * (2 * 7 + 1 * 5) * 2 * 12 * 4  # for four experts more
+    assert step_flops(parts, **tokens) == step_flops(whole, **tokens) + router
+    shapes = state.abstract_model(parts).shapes()["decoder"]
+    assert shapes["first"]["feed_forward"]["layer"]["wi"].shape == (1, 8, 12, 10)
+    assert shapes["second"]["feed_forward"]["layer"]["wi"].shape == (1, 12, 20)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"choices": 3}, "choices=3 needs second_expert='always', not 'random'"),
+        ({"choices": 5, "second_expert": "always"}, "choices=5 must be at most num_experts=4"),
+        ({"choices": 1}, "choices=1 must be an integer of at least 2"),
+        ({"expert_mlp": 0}, "expert_mlp=0 must be an integer of at least 1, or None"),
+    ],
+)
+def test_numbers_of_choices_and_widths_that_no_model_has(tiny, values, told):
+    with pytest.raises(ValueError, match=told):
+        dataclasses.replace(tiny, **values)
+
+
 def test_the_ways_between_two_numbers_of_experts():
     assert ways(Experts(4, 20), Experts(8, 10)) == ["split"]
     assert ways(Experts(8, 10), Experts(4, 20)) == ["merge"]
@@ -271,7 +297,7 @@ def test_old_arrays_are_split_over_the_devices_of_the_new_ones(mesh):
     two = fitted((2, 2, 12, 40), wanted, new)
     assert two.spec == jax.P(None, "expert", None, ("data", "expert_rest"))
     assert dict(two.mesh.shape) == {"data": 2, "expert": 2, "expert_rest": 2}
-    np.testing.assert_array_equal(np.ravel(two.mesh.devices), mesh.devices.ravel())
+    assert [*two.devices_indices_map((2, 2, 12, 40))] == [*wanted.devices_indices_map(new)]
     assert fitted((2, 12, 20), wanted, new).spec == jax.P(None, "data", "expert")
     assert fitted((3, 3, 3, 3), wanted, new).spec == jax.P(None, None, None, None)
 
