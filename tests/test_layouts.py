@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from gshard_annotate import Rules, collectives, make_mesh, rules_scope
 from gshard_annotate.inspector.collectives import Collective
 from gshard_train import layouts, state
-from gshard_train.data import shift_right, to_mesh
+from gshard_train.data import to_mesh
 from gshard_train.loss import LossConfig
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import adafactor, adam
@@ -37,21 +37,6 @@ CONFIG = TransformerConfig(
 LOSS = LossConfig(balance_weight=0.1, router_z_weight=0.01)
 
 
-def batch() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    source = rng.integers(2, 34, (16, 10), dtype=np.int32)
-    target = rng.integers(2, 38, (16, 6), dtype=np.int32)
-    for row in range(16):
-        source[row, 1 + row % 10 :] = 0
-        target[row, 1 + row % 6 :] = 0
-    return {
-        "encoder_input_tokens": source,
-        "decoder_input_tokens": shift_right(target),
-        "decoder_target_tokens": target,
-        "decoder_loss_weights": (target != 0).astype(np.int32),
-    }
-
-
 class Ran(NamedTuple):
     """What one program gave, and what it does between devices."""
 
@@ -63,8 +48,19 @@ class Ran(NamedTuple):
         return [one for one in self.collectives if one.kind == kind and "while" in one.op_name]
 
 
-def run(rules: Rules, mesh: Mesh, params: state.Params | None = None) -> Ran:
-    """Loss, metrics and gradients of one batch."""
+@pytest.fixture(scope="module")
+def params(random_params) -> state.Params:
+    return random_params(CONFIG)
+
+
+@pytest.fixture(scope="module")
+def run(make_batch, params):
+    """A function that gives loss, metrics and gradients of one batch."""
+    batch = make_batch(16, (34, 10), (38, 6))
+    return lambda rules, mesh: ran(rules, mesh, params, batch)
+
+
+def ran(rules: Rules, mesh: Mesh, params: state.Params, batch: dict[str, np.ndarray]) -> Ran:
     model = state.abstract_model(CONFIG)
     shardings = state.shardings(model, adam(1.0), rules, mesh).params
 
@@ -76,7 +72,7 @@ def run(rules: Rules, mesh: Mesh, params: state.Params | None = None) -> Ran:
     jitted = jax.jit(compute, out_shardings=((None, None), shardings))
     arguments = (
         jax.tree.map(jax.device_put, params, shardings),
-        to_mesh(batch(), batch_sharding(rules, mesh)),
+        to_mesh(batch, batch_sharding(rules, mesh)),
     )
     compiled = jitted.lower(*arguments).compile()
     return Ran(jax.device_get(compiled(*arguments)), collectives(compiled))
@@ -88,14 +84,8 @@ def mesh_of(**axes: int) -> Mesh:
 
 
 @pytest.fixture(scope="module")
-def params() -> state.Params:
-    arguments = (adam(1.0), layouts.gshard(), mesh_of(data=1, expert=1))
-    return jax.device_get(state.create(state.abstract_model(CONFIG), *arguments, seed=0).params)
-
-
-@pytest.fixture(scope="module")
-def on_one_device(params) -> Ran:
-    return run(layouts.gshard(), mesh_of(data=1, expert=1), params)
+def on_one_device(run) -> Ran:
+    return run(layouts.gshard(), mesh_of(data=1, expert=1))
 
 
 def same_numbers(one: Ran, other: Ran) -> None:
@@ -107,8 +97,8 @@ def same_numbers(one: Ran, other: Ran) -> None:
 
 
 @pytest.mark.slow
-def test_fully_sharded_gathers_one_layer_s_parameters_at_a_time(params, on_one_device):
-    found = run(layouts.fsdp(), mesh_of(data=2, expert=4), params)
+def test_fully_sharded_gathers_one_layer_s_parameters_at_a_time(run, on_one_device):
+    found = run(layouts.fsdp(), mesh_of(data=2, expert=4))
     same_numbers(found, on_one_device)
     gathered = {one.shape for one in found.inside_loops("all-gather")}
     # Dense matrices whole, one of four experts, from two devices: no layer but its own.
@@ -129,8 +119,8 @@ def test_fully_sharded_gathers_one_layer_s_parameters_at_a_time(params, on_one_d
 
 
 @pytest.mark.slow
-def test_tensor_parallel_adds_up_once_for_each_block_each_way(params, on_one_device):
-    found = run(layouts.tensor_parallel(), mesh_of(data=2, expert=2, model=2), params)
+def test_tensor_parallel_adds_up_once_for_each_block_each_way(run, on_one_device):
+    found = run(layouts.tensor_parallel(), mesh_of(data=2, expert=2, model=2))
     same_numbers(found, on_one_device)
     assert {one.kind for one in found.collectives} == {"all-reduce", "all-to-all"}
     # Of activations: [rows, length, width], or [experts, groups, slots, width] of the experts.
@@ -146,8 +136,8 @@ def test_tensor_parallel_adds_up_once_for_each_block_each_way(params, on_one_dev
 
 
 @pytest.mark.slow
-def test_replicas_exchange_gradients_and_sums_only(params, on_one_device):
-    found = run(layouts.gshard(), mesh_of(replica=2, data=2, expert=2), params)
+def test_replicas_exchange_gradients_and_sums_only(run, on_one_device):
+    found = run(layouts.gshard(), mesh_of(replica=2, data=2, expert=2))
     same_numbers(found, on_one_device)
     assert {one.kind for one in found.collectives} == {"all-reduce", "all-to-all"}
     assert len(found.inside_loops("all-to-all")) == 4 * 2
