@@ -171,7 +171,7 @@ class Watchdog:
         except Exception as error:  # JAX's own type has no public name
             if self._clock() - self._answered <= self._limits.silent:
                 return None
-            return f"process 0 no longer answers ({str(error).splitlines()[0]})"
+            return f"{self._first()} no longer answers ({str(error).splitlines()[0]})"
         self._answered = self._clock()
         return said
 
@@ -187,9 +187,11 @@ class Watchdog:
         if coordinator_answers() and self._clock() - self._answered < self._limits.silent:
             _logger.critical("%s is aborted.", self._me())
             return
+        self._end(f"{self._first()} has died; process {self._index} ends at step {self._step}")
+
+    def _first(self) -> str:
         first = self._board.first if self._board else None
-        first = first.name(0) if first else "process 0"
-        self._end(f"{first} has died; process {self._index} ends at step {self._step}")
+        return first.name(0) if first else "process 0"
 
     def _me(self) -> str:
         return f"process {self._index} on {socket.gethostname()}, at step {self._step},"
