@@ -227,7 +227,8 @@ def _compare(starts: list[Start], expected: Start, steps: int, found: Found) -> 
 
 def _names(start: Start, indices: Iterable[int]) -> list[str]:
     """The examples of the batches that were given, one by one."""
-    return [name for i in indices for row in start.fed[i] for name in row.split(", ")]
+    rows = (row for i in indices for row in start.fed[i])
+    return [name for row in rows if row for name in row.split(", ")]
 
 
 def _arrays(model_dir: pathlib.Path, step: int) -> dict[str, bytes]:
