@@ -8,10 +8,10 @@ from typing import Any
 import jax
 from absl import logging
 
-from gshard_train import config, state
-from gshard_train.checkpointing.checkpoint import Checkpointer
+from gshard_train import config, disk_faults, state
+from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
 from gshard_train.checkpointing.trained import find_step
-from gshard_train.errors import UserError, reported_as_user_error
+from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared, prepare
 from gshard_train.ranges import not_negative
 from gshard_train.resizing.change import Change
@@ -87,22 +87,20 @@ def resize(
         logging.info("Dry run: nothing was written.")
         return step
     made, feed_state = _carried_over(source, prepared, new, plan)
-    with Checkpointer(experiment.model_dir) as target:
-        target.save(
-            step,
-            made,
-            feed_state,
-            config=effective_config,
-            identity=checkpointer.feed_identity(step),
-        )
-    if effective_config:
-        with reported_as_user_error():
+    identity = checkpointer.feed_identity(step)
+    with (
+        disk_faults.told(experiment.model_dir),
+        disk_faults.writing("the checkpoint", experiment.path(DIRECTORY)),
+    ):
+        with Checkpointer(experiment.model_dir) as target:
+            target.save(step, made, feed_state, config=effective_config, identity=identity)
+        if effective_config:
             config.save(effective_config, experiment.model_dir)
     logging.info(
         "Wrote checkpoint %d to %s; gshard-train with the same --gin_file and MODEL_DIR goes on "
         "from there.",
         step,
-        experiment.path("checkpoints"),
+        experiment.path(DIRECTORY),
     )
     return step
 
