@@ -1,5 +1,7 @@
 """The layer on a mesh of eight: the numbers of one device, and the collectives of the program."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,8 +24,9 @@ NAMES |= {"wi": ("expert", "embed", "mlp"), "wo": ("expert", "mlp", "embed")}
 ONE_EXCHANGE_EACH_WAY = {"all-gather": 0, "collective-permute": 0, "reduce-scatter": 0}
 
 
+@functools.cache
 def programs(mesh, dispatch):
-    """The layer, its gradient, and arguments, on this mesh."""
+    """The layer, its gradient, and arguments, on this mesh: each is compiled once."""
     layer = MoELayer(E, M, H, slots_per_token=1.5, dispatch=dispatch, rngs=nnx.Rngs(0))
     graph, params = nnx.split(layer)
 

@@ -1,5 +1,6 @@
 """Routers, dropless rows and gated experts on several devices: the numbers of one device."""
 
+import functools
 from typing import Any
 
 import jax
@@ -45,8 +46,13 @@ OPTIONS = {
 }
 
 
-def programs(mesh, options):
-    """The layer, its gradient, and arguments, on this mesh."""
+@functools.cache
+def programs(mesh, name):
+    """The layer, its gradient, and arguments, on this mesh: each is compiled once."""
+    return made(mesh, OPTIONS[name])
+
+
+def made(mesh, options):
     graph, params = nnx.split(MoELayer(E, M, H, rngs=nnx.Rngs(0), **options))
     params = nnx.to_pure_dict(params)
     # Some experts are much wanted, so that what has a limit drops.
@@ -75,7 +81,7 @@ def expected(one_device):
 
     def get(name):
         if name not in known:
-            _, one, arguments = programs(one_device, OPTIONS[name])
+            _, one, arguments = programs(one_device, name)
             known[name] = one(*arguments)
         return known[name]
 
@@ -120,7 +126,7 @@ MESHES = {
 def test_several_devices_give_the_numbers_of_one(expected, axes, name):
     count = int(np.prod(list(axes.values())))
     mesh = make_mesh(axes, devices=jax.devices()[:count])
-    _, several, arguments = programs(mesh, OPTIONS[name])
+    _, several, arguments = programs(mesh, name)
     found = several(*arguments)
     assert_same(found, expected(name))
     statistics = found[0][1][1].statistics
@@ -138,7 +144,7 @@ def test_several_devices_give_the_numbers_of_one(expected, axes, name):
 def test_a_mesh_with_explicit_axes_gives_the_same(expected, name):
     mesh = jax.make_mesh((2, 4), ("data", "expert"))
     assert set(mesh.axis_types) == {jax.sharding.AxisType.Explicit}
-    _, several, arguments = programs(mesh, OPTIONS[name])
+    _, several, arguments = programs(mesh, name)
     found = several(*arguments)
     assert_same(found, expected(name))
     groups = jax.typeof(found[0][1][0]).sharding.spec[0]
@@ -149,13 +155,13 @@ def test_a_mesh_with_explicit_axes_gives_the_same(expected, name):
 
 @pytest.mark.parametrize("name", ["three choices, gated", "expert choice by gathers"])
 def test_two_all_to_alls_forward_and_two_backward(mesh, name):
-    forward, gradient, arguments = programs(mesh, OPTIONS[name])
+    forward, gradient, arguments = programs(mesh, name)
     expect_collectives(forward.lower(*arguments).compile(), {"all-to-all": 2, "all-gather": 0})
     expect_collectives(gradient.lower(*arguments).compile(), {"all-to-all": 4, "all-gather": 0})
 
 
 def test_rows_are_exchanged_in_buffers_of_one_size(mesh):
-    forward, _, arguments = programs(mesh, OPTIONS["limited rows"])
+    forward, _, arguments = programs(mesh, "limited rows")
     found = expect_collectives(forward.lower(*arguments).compile(), {"all-gather": 0})
     big = [one.bytes for one in found if one.kind == "all-to-all" and one.bytes > G * E * 4]
     # 4 parts of 16 groups: 6 rows for the tokens, and a begun block of 8 for each of two experts
@@ -184,7 +190,7 @@ def test_evaluation_by_rows_on_eight_devices_is_that_by_slots(mesh):
 
 def test_limited_rows_without_a_number_of_parts(mesh):
     options = OPTIONS["limited rows"] | {"expert_parts": None}
-    forward, _, arguments = programs(mesh, options)
+    forward, _, arguments = made(mesh, options)
     message = (
         "MoELayer: slots_per_token=1 limits the rows of each part of the experts, and experts are "
         "split over 4 devices; give expert_parts=4 or a multiple, the same on any number of "
@@ -196,7 +202,7 @@ def test_limited_rows_without_a_number_of_parts(mesh):
 
 
 def test_one_expert_at_a_time_on_several_devices(mesh):
-    forward, _, arguments = programs(mesh, {"experts": "one_by_one"})
+    forward, _, arguments = made(mesh, {"experts": "one_by_one"})
     message = (
         "MoELayer: experts='one_by_one' is for one device, and the mesh has 8; "
         "give 'auto' or 'batched'"
