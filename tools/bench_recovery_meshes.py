@@ -44,7 +44,6 @@ BEFORE, AFTER = 3, 20
 FILE = "gshard_m4/configs/quickstart.gin"
 SMALL = [
     "BATCH_SIZE = 16",
-    "TRAIN_STEPS = 60",
     "DROPOUT_RATE = 0.1",
     "TASK_FEATURE_LENGTHS = {'inputs': 20, 'targets': 16}",
     "feed.training_feed.packing = @feed.Packing()",
@@ -134,7 +133,8 @@ def splits(devices: int) -> Iterator[Split]:
 
 def experiment_of(dtype: str) -> Experiment:
     """A small run of the sample text in that precision."""
-    bindings = [*SMALL, *OPTIMIZERS[dtype], "MODEL_DIR = 'unused'"]
+    bindings = [*SMALL, *OPTIMIZERS[dtype], f"TRAIN_STEPS = {BEFORE + 2 * AFTER}"]
+    bindings.append("MODEL_DIR = 'unused'")
     return config.load([FILE], bindings).arguments("gshard_train.training.train")["experiment"]
 
 

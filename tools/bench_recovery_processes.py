@@ -33,8 +33,8 @@ from gshard_train import train
 train.run()
 """
 _PERIODS = [
-    f"training.train.train_steps = {BEFORE + AFTER}",
-    f"training.train.checkpoint_period = {BEFORE}",
+    f"TRAIN_STEPS = {BEFORE + AFTER}",
+    f"CHECKPOINT_PERIOD = {BEFORE}",
     "training.train.checkpoints_kept = 100",
     "training.train.log_period = 1",
 ]
