@@ -1,5 +1,6 @@
 """Eight virtual CPU devices for every test of this package, and small things to train."""
 
+import gc
 import os
 from typing import Any
 
@@ -20,6 +21,8 @@ jax.config.update("jax_num_cpu_devices", 8)
 # emitters XLA compiles in two thirds of the time; what the caller has set goes before.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 jax.config.update("jax_disable_most_optimizations", True)
+# Tracing makes many objects that stay: looking through them again and again finds little.
+gc.set_threshold(100_000, 20, 20)
 
 # All sizes differ, so that a swapped axis fails.
 TINY = {
