@@ -8,11 +8,12 @@ import logging
 import os
 import resource
 import shutil
+import warnings
 
 import jax.numpy as jnp
 import pytest
 
-from gshard_train import disk_faults
+from gshard_train import compilation_cache, disk_faults
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.disk_faults import DiskError
 from gshard_train.errors import RESTART, USER_ERROR
@@ -117,4 +118,16 @@ def test_what_came_first_is_raised_and_the_fault_of_closing_is_logged(tmp_path, 
         raise KeyError("x")
     assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
         "a checkpoint could not be written: No space left on device (/run/checkpoints/2)"
+    ]
+
+
+def test_programs_that_cannot_be_kept_are_told_of_once(tmp_path, caplog):
+    said = compilation_cache._NOT_WRITTEN + " for 'jit_{}': OSError: [Errno 28] No space left"
+    with warnings.catch_warnings(), compilation_cache.use("programs", model_dir=str(tmp_path)):
+        warnings.simplefilter("always")
+        for name in ("init", "step"):
+            warnings.warn(said.format(name), stacklevel=1)
+    assert caplog.messages == [
+        f"Compiled programs cannot be kept in {tmp_path}/programs: OSError: [Errno 28] No space "
+        "left"
     ]

@@ -2,14 +2,17 @@
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 from absl import logging
 from jax.experimental.compilation_cache import compilation_cache
 
 DEFAULT_DIRECTORY = "compilation_cache"
+_NOT_WRITTEN = "Error writing persistent compilation cache entry"
 _OPTIONS = {
     # Everything: the many small programs of a start take seconds together.
     "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -40,7 +43,8 @@ def use(directory: str | None, *, model_dir: str) -> Iterator[None]:
         jax.config.update(name, value)
     _set(path)
     try:
-        yield
+        with _told_once(path):
+            yield
     finally:
         _set(None)
         for name, value in before.items():
@@ -59,6 +63,27 @@ def faults(directory: str | None) -> Iterator[str]:
         yield f"compilation_cache_dir={directory!r}: {there} is a file; give a directory or None"
     elif not os.access(there, os.W_OK | os.X_OK):
         yield f"compilation_cache_dir={directory!r} cannot be written: no permission for {there}"
+
+
+@contextlib.contextmanager
+def _told_once(path: str) -> Iterator[None]:
+    """One line where programs cannot be kept, as on a full disk; JAX warns of each by itself."""
+    before, told = warnings.showwarning, False
+
+    def show(message: Warning | str, *rest: Any, **more: Any) -> None:
+        nonlocal told
+        if not str(message).startswith(_NOT_WRITTEN):
+            before(message, *rest, **more)
+        elif not told:
+            told = True
+            why = str(message).partition("': ")[2]
+            logging.warning("Compiled programs cannot be kept in %s: %s", path, why)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _set(path: str | None) -> None:
