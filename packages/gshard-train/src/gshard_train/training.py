@@ -196,6 +196,8 @@ def train(
                         checkpointer.wait()
                         raise disk_faults.of_vanished(experiment.model_dir, step)
 
+            with saving():
+                checkpointer.prepare()
             watchdog.tell(step, "compiling")
             logging.info("Compiling the step.")
             with reporter.stall("compile_seconds"):

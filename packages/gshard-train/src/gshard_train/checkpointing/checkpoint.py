@@ -31,8 +31,8 @@ class Checkpointer:
     """Saves and restores the state of a run. Usable in a `with` block.
 
     Reading changes nothing on disk: the directory is made, what a killed run left half-written is
-    removed, and damaged steps get other names with the first `save`. Nor does it start threads:
-    only who saves needs to close. The sums of a step's files are compared once.
+    removed, and damaged steps get other names with `prepare` or the first `save`. Nor does it start
+    threads: only who saves needs to close. The sums of a step's files are compared once.
 
     Args:
       model_dir: the run's directory; the checkpoints are in `checkpoints` below it.
@@ -57,6 +57,11 @@ class Checkpointer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def prepare(self) -> None:
+        """Does before the first save what that would do: a run's steps need not wait for it."""
+        agreement.together(self.wait)
+        self._writer()
 
     def save(
         self,

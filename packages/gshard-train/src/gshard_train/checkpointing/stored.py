@@ -113,13 +113,15 @@ class Stored:
     def damage(self, step: int) -> str:
         """Why a step cannot be read, or nothing; its arrays are not looked into."""
         try:
+            # Listed, since what cannot be entered would not exist.
+            there = {path.name for path in self.path(step).iterdir()}
             for part in (STATE, FEED):
-                if not (self.path(step) / part).exists():
+                if part not in there:
                     return f"{part} is missing"
             if not self._arrays(step):
                 return "the arrays are missing"
             for part in (FEED, RUN):
-                if (self.path(step) / part).exists():
+                if part in there:
                     self._read(step, {part: ocp.args.JsonRestore()})
             metadata = self._metadata(step)
         except Exception as error:
