@@ -56,7 +56,7 @@ def experiment(tmp_path) -> Experiment:
     )
 
 
-def decode(decoder, params, examples, *, progress, numbers):
+def decode(decoder, params, examples, *, progress, numbers, between):
     """In place of a model that has learnt something: the first example is cut, others are right."""
     pieces = [[int(piece) for piece in example.row["targets"][:-1]] for example in examples]
     return [
