@@ -73,6 +73,7 @@ def test_a_directory_that_vanished_is_told_apart_from_one_that_is_not_there_yet(
     [
         (errno.ENOSPC, USER_ERROR, "make room there"),
         (errno.ENOENT, USER_ERROR, "bring the directory back (is a disk no longer mounted?)"),
+        (errno.EISDIR, USER_ERROR, "move away what is there"),
         (errno.EROFS, RESTART, "make it writable and start the run again, on another machine"),
         (errno.EIO, RESTART, "make it writable"),
     ],

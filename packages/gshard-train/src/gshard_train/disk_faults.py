@@ -20,6 +20,7 @@ from gshard_train.monitoring.guard import NonfiniteError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _GONE = {errno.ENOENT, errno.ENOTDIR}
+_IN_THE_WAY = {errno.EISDIR, errno.EEXIST}
 # Python's and tensorstore's way of telling the number.
 _NUMBER = re.compile(r"\[Errno (\d+)\]|os_error_code='(\d+)'")
 _CLOSED, _NEVER_RETRIEVED = "Event loop is closed", "exception was never retrieved"
@@ -133,11 +134,13 @@ def _advice(number: int) -> str:
         return f"make room there {again}"
     if number in _GONE:
         return f"bring the directory back (is a disk no longer mounted?) {again}"
+    if number in _IN_THE_WAY:
+        return f"move away what is there {again}"
     return f"make it writable {again}, on another machine if this one's disk or mount is at fault"
 
 
 def _exit_code(number: int) -> int:
-    return USER_ERROR if number in _FULL | _GONE else RESTART
+    return USER_ERROR if number in _FULL | _GONE | _IN_THE_WAY else RESTART
 
 
 def _number(error: BaseException | None) -> int | None:
