@@ -69,10 +69,12 @@ class Run:
         self.model_dir, self.trail = folder / name, folder / f"{name}.jsonl"
         self.log, self._cache, self._steps = folder / f"{name}.log", folder / "compiled", steps
         self.trail.touch()
+        self._left: set[int] = set()  # checkpoints that starts before left without a name
 
     def start(self) -> subprocess.Popen[bytes]:
         """Starts it, or starts it again; what it says is added to the log."""
         bindings = [*_BINDINGS, f"TRAIN_STEPS = {self._steps}", f"MODEL_DIR = '{self.model_dir}'"]
+        self._left = self._unnamed()
         variables = {"TRAIL": str(self.trail), "LIGHT": "1", "JAX_PLATFORMS": "cpu"}
         variables["JAX_COMPILATION_CACHE_DIR"] = str(self._cache)
         variables["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # small arrays: compiling takes longest
@@ -114,8 +116,16 @@ class Run:
         return max((int(name) for name in names if name.isdigit()), default=0)
 
     def is_saving(self) -> bool:
-        """Whether a checkpoint is there that has not got its name."""
-        return any(self.model_dir.glob("checkpoints/*tmp*"))
+        """Whether the last start has begun a checkpoint that has not got its name."""
+        return bool(self._unnamed() - self._left)
+
+    def _unnamed(self) -> set[int]:
+        return {entry.inode() for entry in _entries(self.model_dir) if "tmp" in entry.name}
+
+
+def _entries(model_dir: pathlib.Path) -> list[os.DirEntry[str]]:
+    folder = model_dir / "checkpoints"
+    return list(os.scandir(folder)) if folder.is_dir() else []
 
 
 def kills(
