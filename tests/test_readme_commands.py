@@ -100,7 +100,7 @@ def check_module(module: str, arguments: list[str]) -> None:
     if "--help" in arguments:
         run(sys.executable, "-m", module, *arguments)
         return
-    if module.startswith("gshard_train."):
+    if module.startswith("gshard_train.") and module != "gshard_train.checkpointing.show":
         check_gin(module, arguments)
     else:
         check_flags(run(sys.executable, "-m", module, "--help"), arguments)
