@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any
 import jax
 from absl import logging
 
-from gshard_train import compilation_cache, config, disk_faults, nonfinite, resuming, state
+from gshard_train import compilation_cache, config, disk_faults, nonfinite, resuming, starting
 from gshard_train.checkpointing import fitting
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
-from gshard_train.data import Feed, to_mesh
+from gshard_train.compiling import compiled
+from gshard_train.data import Feed
 from gshard_train.errors import UserError
-from gshard_train.experiment import Experiment, Prepared, open_feed, prepare
+from gshard_train.experiment import Experiment, open_feed, prepare
 from gshard_train.interruption import Interrupted, StopRequest
 from gshard_train.monitoring import profiling
 from gshard_train.monitoring.guard import Guard
-from gshard_train.monitoring.overview import overview, program_memory
+from gshard_train.monitoring.overview import overview
 from gshard_train.monitoring.profiling import Profiler
 from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
 from gshard_train.ranges import is_whole
-from gshard_train.step import Step, batch_sharding, make_step
+from gshard_train.step import batch_sharding
 from gshard_train.watchdog import EVALUATING, READING, Limits, Watchdog
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def train(
     effective_config: str = "",
     changed_feed: str = resuming.REFUSE,
     changed_model: str = fitting.REFUSE,
+    damaged_checkpoints: str = starting.REFUSE,
     skipped_steps: int = 0,
     dry_run: bool = False,
 ) -> int:
@@ -79,6 +81,8 @@ def train(
         "refuse"; "go on" at the same number of batches; "restart" from the beginning of the data.
       changed_model: what happens where the checkpoint's tensors are not the model's: "refuse", or
         "fit": those of the same name, shape and dtype are taken, the others are as in a new run.
+      damaged_checkpoints: what happens where there are checkpoints and none can be read: "refuse",
+        or "begin anew": the run begins at step 0, and they stay under other names.
       skipped_steps: how many steps whose loss or gradients are not finite may be left out, those
         before a resume included; the next one stops the run.
       dry_run: builds everything, the compiled step too, and neither trains nor writes anything.
@@ -97,14 +101,14 @@ def train(
         "log_period": log_period,
         "EVAL_PERIOD": eval_period,
     }
+    choices = starting.Choices(changed_feed, changed_model, damaged_checkpoints)
     limits = Limits(silent_seconds, stuck_seconds)
     faults = [
         *_faults(periods, evaluation, peak_flops_per_device, skipped_steps),
         *limits.faults(),
         *profiling.faults(profile_steps),
         *compilation_cache.faults(compilation_cache_dir),
-        *resuming.faults(changed_feed),
-        *fitting.faults(changed_model),
+        *choices.faults(),
     ]
     if faults:
         raise UserError(*faults)
@@ -117,7 +121,7 @@ def train(
     prepared = prepare(experiment)
     evaluation = evaluation if eval_period else None
     if dry_run:
-        return _build(experiment, prepared, evaluation, changed_feed, changed_model)
+        return starting.dry_run(experiment, prepared, evaluation, choices)
     with (
         StopRequest() as stop,
         disk_faults.told(experiment.model_dir),
@@ -132,9 +136,7 @@ def train(
         watchdog.tell(0, "reading what is held out")
         evaluate = evaluation.open(experiment, prepared) if evaluation else None
         watchdog.tell(0, "restoring")
-        train_state, position = _start(
-            experiment, prepared, feed, checkpointer, changed_feed, changed_model
-        )
+        train_state, position = starting.start(experiment, prepared, feed, checkpointer, choices)
         step = int(train_state.step)
         if step >= train_steps:
             logging.info("Step %d of %d is reached: nothing to train.", step, train_steps)
@@ -201,7 +203,7 @@ def train(
             watchdog.tell(step, "compiling")
             logging.info("Compiling the step.")
             with reporter.stall("compile_seconds"):
-                run_step = _compiled(experiment, prepared, train_state, batches.shapes())
+                run_step = compiled(experiment, prepared, train_state, batches.shapes())
             stop.begin()
             while step < train_steps and not stop.name:
                 watchdog.tell(step, "waiting for data")
@@ -287,88 +289,7 @@ def _faults(
         yield f"skipped_steps={skipped_steps!r} must be a whole number of at least 0"
 
 
-def _start(
-    experiment: Experiment,
-    prepared: Prepared,
-    feed: Feed,
-    checkpointer: Checkpointer,
-    changed_feed: str,
-    changed_model: str,
-) -> tuple[state.TrainState, dict[str, Any] | None]:
-    """The newest checkpoint's state, or a new one, and where the feed goes on; None: begins."""
-    arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
-
-    def new() -> state.TrainState:
-        return state.create(
-            *arguments, seed=experiment.seed, offload_optimizer=experiment.offload_optimizer
-        )
-
-    if (newest := checkpointer.latest_step()) is None:
-        return new(), None
-    shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
-    saved = checkpointer.feed_identity(newest)
-    anew = resuming.begins_anew(feed, saved, step=newest, changed_feed=changed_feed)
-    restored, position = fitting.restore(checkpointer, newest, shapes, new, changed_model)
-    logging.info("Going on from step %d.", newest)
-    return restored, None if anew else position
-
-
-def _compiled(
-    experiment: Experiment, prepared: Prepared, train_state: state.TrainState, batch: Any
-) -> Step:
-    """The step, compiled for arrays of these shapes before the first of them is there."""
-    run_step = make_step(
-        prepared.model,
-        prepared.optimizer,
-        experiment.loss,
-        experiment.rules,
-        prepared.mesh,
-        microbatches=experiment.microbatches,
-        offload_optimizer=experiment.offload_optimizer,
-    )
-    # Calling it finds the program that is made here.
-    compiled = run_step.lower(train_state, batch).compile()
-    if memory := program_memory(compiled):
-        logging.info("Compiled: %s.", memory)
-    return run_step
-
-
 def _repeated_share(feed: Feed, position: Mapping[str, Any]) -> float | None:
     """Share of the examples so far that were not new, where the feed tells."""
     tell = getattr(feed, "repeated_share", None)
     return None if tell is None else tell(position)
-
-
-def _build(
-    experiment: Experiment,
-    prepared: Prepared,
-    evaluation: "Evaluation | None",
-    changed_feed: str,
-    changed_model: str,
-) -> int:
-    """A dry run: everything up to the first step; returns the step that training would go on from.
-
-    The parameters are not made and no checkpoint is read, but that it fits is checked.
-    """
-    arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
-    shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
-    with (
-        contextlib.closing(open_feed(experiment, prepared)) as feed,
-        Checkpointer(experiment.model_dir) as checkpointer,
-    ):
-        if (newest := checkpointer.latest_step()) is not None:
-            fitting.check(checkpointer, newest, shapes, changed_model)
-            saved = checkpointer.feed_identity(newest)
-            resuming.begins_anew(feed, saved, step=newest, changed_feed=changed_feed)
-        logging.info("What would be trained:\n%s", overview(experiment, prepared, shapes))
-        batch = to_mesh(next(feed), batch_sharding(experiment.rules, prepared.mesh))
-        listed = ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in batch.items())
-        logging.info("A batch: %s.", listed)
-        _compiled(experiment, prepared, shapes, batch)
-        if evaluation:
-            evaluation.open(experiment, prepared).compile()
-    logging.info(
-        "Dry run: everything fits; training would go on from step %d. Nothing was written.",
-        newest or 0,
-    )
-    return newest or 0
