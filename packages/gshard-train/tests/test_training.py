@@ -185,7 +185,7 @@ def test_a_dry_run_builds_everything_and_writes_nothing(experiment, tiny, caplog
 def test_a_finished_run_trains_nothing_more(experiment, monkeypatch):
     train(experiment, train_steps=1, effective_config="MODEL_DIR = 'x'\n")
     assert experiment.path("config.gin").read_text() == "MODEL_DIR = 'x'\n"
-    monkeypatch.setattr("gshard_train.training.make_step", None)  # would fail if it were used
+    monkeypatch.setattr("gshard_train.compiling.make_step", None)  # would fail if it were used
     assert train(experiment, train_steps=1) == 1
 
 

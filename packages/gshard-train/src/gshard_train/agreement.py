@@ -50,7 +50,7 @@ def together(function: Callable[[], T]) -> T:
     """What `function` gives here, if it raises nowhere. It must not wait for other processes.
 
     Raises:
-      UserError: on every process, where it raises on one.
+      UserError: on every process, where it raises on one; with the same exit code.
       RuntimeError: the same for other exceptions; where it came up it stays what it is.
     """
     value, raised = None, None
@@ -61,16 +61,19 @@ def together(function: Callable[[], T]) -> T:
     told = gathered(_told(raised))
     if raised is not None:
         raise raised
-    for index, (text, is_user_error) in enumerate(told):
+    for index, (text, exit_code) in enumerate(told):
+        if text is not None and exit_code is None:
+            raise RuntimeError(f"process {index}: {text}")
         if text is not None:
-            kind = UserError if is_user_error else RuntimeError
-            raise kind(f"process {index}: {text}")
+            fault = UserError(f"process {index}: {text}")
+            fault.exit_code = exit_code
+            raise fault
     return value  # pyright: ignore[reportReturnType]  # nothing was raised
 
 
-def _told(error: Exception | None) -> tuple[str | None, bool]:
+def _told(error: Exception | None) -> tuple[str | None, int | None]:
     if error is None:
-        return None, False
+        return None, None
     if isinstance(error, UserError):
-        return str(error), True
-    return f"{type(error).__name__}: {error}", False
+        return str(error), error.exit_code
+    return f"{type(error).__name__}: {error}", None

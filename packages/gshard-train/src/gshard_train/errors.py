@@ -15,7 +15,13 @@ _GIN_NOTE = "  In call to configurable "
 
 
 class UserError(ValueError):
-    """One or several faults in what a user gave; each is one message that says what to do."""
+    """One or several faults in what a user gave; each is one message that says what to do.
+
+    Attributes:
+      exit_code: of the program that ends with it.
+    """
+
+    exit_code = USER_ERROR
 
     def __init__(self, *faults: str):
         super().__init__(*faults)
