@@ -13,7 +13,7 @@ import warnings
 import jax.numpy as jnp
 import pytest
 
-from gshard_train import compilation_cache, disk_faults
+from gshard_train import compilation_cache, disk_faults, last_checkpoint
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.disk_faults import DiskError
 from gshard_train.errors import RESTART, USER_ERROR
@@ -33,8 +33,8 @@ def no_large_files():
 
 def saved(model_dir, state, step, *, asynchronous=True):
     with (
-        disk_faults.told(str(model_dir)),
-        disk_faults.checkpointing(Checkpointer(model_dir, asynchronous=asynchronous)) as made,
+        last_checkpoint.told(str(model_dir)),
+        last_checkpoint.checkpointing(Checkpointer(model_dir, asynchronous=asynchronous)) as made,
         disk_faults.writing("a checkpoint", model_dir),
     ):
         made.save(step, state, {"next_index": step})
@@ -61,10 +61,10 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, no_large_files, capl
 
 def test_a_directory_that_vanished_is_told_apart_from_one_that_is_not_there_yet(tmp_path):
     saved(tmp_path, SMALL, 3)
-    assert not disk_faults.vanished(str(tmp_path))
+    assert not last_checkpoint.vanished(str(tmp_path))
     shutil.rmtree(tmp_path / "checkpoints")
-    assert disk_faults.vanished(str(tmp_path))
-    fault = disk_faults.of_vanished(str(tmp_path), 4)
+    assert last_checkpoint.vanished(str(tmp_path))
+    fault = last_checkpoint.of_vanished(str(tmp_path), 4)
     assert "the state of step 4 is saved where it was" in fault.faults[0]
 
 
@@ -99,12 +99,12 @@ def test_another_process_s_error_and_other_errors_are_known():
 
 
 def test_a_run_that_a_number_ends_says_which_checkpoint_is_from_before(tmp_path):
-    with pytest.raises(NonfiniteError) as error, disk_faults.told(str(tmp_path)):
+    with pytest.raises(NonfiniteError) as error, last_checkpoint.told(str(tmp_path)):
         raise NonfiniteError("step 5: loss is nan")
     assert error.value.faults == (
         "step 5: loss is nan",
-        f"there is no checkpoint in {tmp_path / 'checkpoints'}: started again, the run begins anew "
-        "and comes to the same batch",
+        f"there is no checkpoint in {tmp_path / 'checkpoints'}: started again, the run begins "
+        "anew, and comes to the same batch",
     )
 
 
@@ -115,7 +115,7 @@ def test_what_came_first_is_raised_and_the_fault_of_closing_is_logged(tmp_path, 
         def close(self):
             raise OSError(errno.ENOSPC, "full", "/run/checkpoints/2")
 
-    with pytest.raises(KeyError), disk_faults.checkpointing(Failing()):  # pyright: ignore
+    with pytest.raises(KeyError), last_checkpoint.checkpointing(Failing()):  # pyright: ignore
         raise KeyError("x")
     assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
         "a checkpoint could not be written: No space left on device (/run/checkpoints/2)"

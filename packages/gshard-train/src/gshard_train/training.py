@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 from absl import logging
 
-from gshard_train import compilation_cache, config, disk_faults, nonfinite, resuming, starting
+from gshard_train import (
+    compilation_cache,
+    config,
+    disk_faults,
+    last_checkpoint,
+    nonfinite,
+    resuming,
+    starting,
+)
 from gshard_train.checkpointing import fitting
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
@@ -124,10 +132,12 @@ def train(
         return starting.dry_run(experiment, prepared, evaluation, choices)
     with (
         StopRequest() as stop,
-        disk_faults.told(experiment.model_dir),
+        last_checkpoint.told(experiment.model_dir),
         compilation_cache.use(compilation_cache_dir, model_dir=experiment.model_dir),
         contextlib.closing(open_feed(experiment, prepared)) as feed,
-        disk_faults.checkpointing(Checkpointer(experiment.model_dir, keep=kept)) as checkpointer,
+        last_checkpoint.checkpointing(
+            Checkpointer(experiment.model_dir, keep=kept)
+        ) as checkpointer,
         Watchdog(jax.process_index(), jax.process_count(), limits=limits) as watchdog,
     ):
         stop.until_begin(doing=lambda: watchdog.doing, leave=watchdog.leave)
@@ -183,7 +193,7 @@ def train(
             def save(figures: Mapping[str, float]) -> None:
                 nonlocal is_on_disk
                 watchdog.tell(step, "saving")
-                gone = is_on_disk and disk_faults.vanished(experiment.model_dir)
+                gone = is_on_disk and last_checkpoint.vanished(experiment.model_dir)
                 with reporter.stall("checkpoint_stall_seconds"), saving():
                     checkpointer.save(
                         step,
@@ -196,7 +206,7 @@ def train(
                     is_on_disk = True
                     if gone:
                         checkpointer.wait()
-                        raise disk_faults.of_vanished(experiment.model_dir, step)
+                        raise last_checkpoint.of_vanished(experiment.model_dir, step)
 
             with saving():
                 checkpointer.prepare()

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from absl import logging
 
-from gshard_train import config, disk_faults, state
+from gshard_train import config, disk_faults, last_checkpoint, state
 from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
 from gshard_train.checkpointing.trained import find_step
 from gshard_train.errors import UserError
@@ -89,7 +89,7 @@ def resize(
     made, feed_state = _carried_over(source, prepared, new, plan)
     identity = checkpointer.feed_identity(step)
     with (
-        disk_faults.told(experiment.model_dir),
+        last_checkpoint.told(experiment.model_dir),
         disk_faults.writing("the checkpoint", experiment.path(DIRECTORY)),
     ):
         with Checkpointer(experiment.model_dir) as target:

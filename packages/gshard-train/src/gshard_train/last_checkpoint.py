@@ -1,0 +1,85 @@
+"""What a run that something stops says of its checkpoints, and leaves of them."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+
+from etils import epath
+
+from gshard_train import agreement, quiet_orbax
+from gshard_train.checkpointing import checksums
+from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
+from gshard_train.checkpointing.stored import Stored
+from gshard_train.disk_faults import DiskError, writing
+from gshard_train.errors import UserError
+from gshard_train.monitoring.guard import NonfiniteError
+
+
+@contextlib.contextmanager
+def told(model_dir: str) -> Iterator[None]:
+    """A `with` block around all that writes: what stops the run says which checkpoint there is."""
+    quiet_orbax.begin()
+    try:
+        yield
+    except DiskError as fault:
+        fault.faults = (*fault.faults, newest(model_dir))
+        raise  # some tracebacks come up when the process ends
+    except BaseException as error:
+        quiet_orbax.end()
+        if isinstance(error, NonfiniteError):
+            error.faults = (*error.faults, f"{newest(model_dir)}, and comes to the same batch")
+        raise
+    quiet_orbax.end()
+
+
+@contextlib.contextmanager
+def checkpointing(checkpointer: Checkpointer) -> Iterator[Checkpointer]:
+    """A `with` block that closes the checkpointer; what that raises hides no earlier error."""
+    directory = os.path.join(checkpointer.model_dir, DIRECTORY)
+    try:
+        yield checkpointer
+    except BaseException:
+        try:
+            with writing("a checkpoint", directory):
+                checkpointer.close()
+        except DiskError as fault:
+            logging.error(fault.faults[0])
+        raise
+    with writing("a checkpoint", directory):
+        checkpointer.close()
+
+
+def newest(model_dir: str) -> str:
+    """Which checkpoint a run that is started again goes on from, and what is known of it."""
+    stored = Stored(epath.Path(os.path.abspath(model_dir)) / DIRECTORY)
+    steps: list[int] = []
+    with contextlib.suppress(UserError):
+        steps = stored.steps()
+    for step in reversed(steps):
+        if stored.damage(step):
+            continue
+        said = f"the newest checkpoint in {stored.directory}, of step {step},"
+        if checksums.summed_up(stored.path(step)):
+            return f"{said} is whole: started again, the run goes on there"
+        return (
+            f"{said} has no sums of its files to compare with: started again, the run goes on "
+            "there; if it is at fault, move it away, and the run goes on from the one before it"
+        )
+    none = f"there is no checkpoint {'that can be read ' if steps else ''}in {stored.directory}"
+    return none if steps else f"{none}: started again, the run begins anew"
+
+
+def vanished(model_dir: str) -> bool:
+    """Whether the directory of checkpoints is gone; every process has to ask."""
+    return agreement.decided(lambda: not os.path.isdir(os.path.join(model_dir, DIRECTORY)))
+
+
+def of_vanished(model_dir: str, step: int) -> DiskError:
+    """What is said when it was, and the newest state was saved in its place."""
+    return DiskError(
+        f"the directory {os.path.join(model_dir, DIRECTORY)} was gone, with all checkpoints, while "
+        f"the run went on; the state of step {step} is saved where it was",
+        "look whether a disk is no longer mounted there or someone removed it, and move that "
+        "checkpoint to where the others are",
+    )
