@@ -96,10 +96,10 @@ def test_time_limit_says_who_is_missing():
     assert said == [
         f"program: process 1 of 2: after 1 s nothing answers at {first}: process 0 is missing; "
         f"start it, check that --coordinator_address is its address, {longer}",
-        f"program: process 0 of 2: after 1 s not all have come to {second}; of 1 at least one is "
-        f"missing; start it, {longer}",
-        f"program: process 1 of 3: after 4 s not all have come to {three}; of 2 at least one is "
-        f"missing; start it, {longer}",
+        f"program: process 0 of 2: after 1 s not all have come to {second}; process 1 is missing; "
+        f"start it, {longer}",
+        f"program: process 1 of 3: after 4 s not all have come to {three}; process 2 is missing; "
+        f"start it, {longer}",
     ]
 
 
@@ -127,6 +127,7 @@ def test_port_that_is_taken():
         address = f"localhost:{taken.getsockname()[1]}"
         assert faults(coordinator_address=address, process_count=2, process_index=0) == [
             f"--coordinator_address={address}: process 0 cannot listen on port "
-            f"{taken.getsockname()[1]} (Address already in use); choose another, the same for all "
-            "processes"
+            f"{taken.getsockname()[1]} (Address already in use): another process here has "
+            "--process_index=0 too, or something else has the port; give each process an index of "
+            "its own, or all another port"
         ]

@@ -12,15 +12,17 @@ from gshard_train.interruption import Interrupted, StopRequest
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_before_the_first_step_a_signal_ends_the_process(number, code, capfd):
+def test_before_the_first_step_a_signal_ends_the_process(number, code, capfd, tmp_path):
     ended, told = queue.Queue(), []
-    with StopRequest(at_once=ended.put) as stop:
+    (tmp_path / "8").mkdir()
+    (tmp_path / "12.orbax-checkpoint-tmp").mkdir()
+    with StopRequest(str(tmp_path), at_once=ended.put) as stop:
         stop.until_begin(doing=lambda: "compiling", leave=told.append)
         signal.raise_signal(number)
         assert ended.get(timeout=20) == code
     assert told == [f"{number.name} while compiling"]
     assert capfd.readouterr().err == (
-        f"\n{told[0]}: nothing has to be saved before the first step; ended at once\n"
+        f"\ngshard-train: {told[0]}: ended at once; checkpoint 8 is as it was\n"
     )
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -40,20 +42,27 @@ def test_one_process_notes_the_signal_and_asks_nobody(monkeypatch, capfd):
         assert stop.seconds >= 0
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert capfd.readouterr().err.split("\n")[1::2] == [
-        "SIGTERM: stopping after this step, with a checkpoint; Ctrl-C ends at once",
-        "SIGTERM: stopping already",
+        "gshard-train: SIGTERM: stopping after this step, with a checkpoint; Ctrl-C ends at once",
+        "gshard-train: SIGTERM: stopping already",
     ]
 
 
-def test_ctrl_c_is_no_reason_to_start_again_and_a_second_one_ends_at_once(monkeypatch):
-    raised = []
-    with StopRequest() as stop:
+def test_ctrl_c_is_no_reason_to_start_again_and_a_second_one_ends_at_once(tmp_path, capfd):
+    ended, told = queue.Queue(), []
+    (tmp_path / "8").mkdir()
+    with StopRequest(str(tmp_path), at_once=ended.put) as stop:
+        stop.until_begin(doing=lambda: "training", leave=told.append, step=lambda: 54)
         stop.begin()
         signal.raise_signal(signal.SIGINT)
         assert (stop.name, stop.exit_code) == ("SIGINT", 130)
-        monkeypatch.setattr(signal, "raise_signal", raised.append)
-        os.kill(os.getpid(), signal.SIGINT)
-        assert raised == [signal.SIGINT]
+        assert ended.empty()
+        signal.raise_signal(signal.SIGINT)
+        assert ended.get(timeout=20) == 130
+    assert told == ["SIGINT again while training"]
+    assert capfd.readouterr().err.split("\n")[3] == (
+        "gshard-train: SIGINT again while training: ended at once; the newest checkpoint is of "
+        "step 8, and steps 9-54 are lost"
+    )
 
 
 class Service:

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from gshard_train.watchdog import EVALUATING, Limits, Watchdog
+from gshard_train.errors import PeerLostError
+from gshard_train.watchdog import EVALUATING, HELD_OUT, READING, RESTORING, Limits, Watchdog
 
 LIMITS = Limits(silent=10, stuck=60)
 
@@ -117,11 +118,12 @@ def test_one_that_never_came_is_missed_after_the_longer_limit(clock):
     assert look([first], clock, 10) == ["process 1 has not been heard of since the start"]
 
 
-def test_an_evaluation_may_take_ten_times_as_long(three, clock):
+@pytest.mark.parametrize("doing", [EVALUATING, READING, HELD_OUT, RESTORING])
+def test_what_reads_much_may_take_ten_times_as_long(three, clock, doing):
     for watchdog in three:
-        watchdog.tell(4, EVALUATING)
+        watchdog.tell(4, doing)
     assert look(three, clock, 600) == [None] * 3
-    assert "(evaluating) for 605 s" in look(three, clock, 5)[0]
+    assert f"({doing}) for 605 s" in look(three, clock, 5)[0]
 
 
 def test_the_thread_ends_the_process_once(clock):
@@ -142,6 +144,22 @@ def test_the_thread_ends_the_process_once(clock):
     assert len(said) == 1
     assert said[0].startswith("process 1 on ")
     assert said[0].endswith("; process 1 ends at step 3")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PeerLostError("gone"), ValueError("UNKNOWN: Gloo AllGather failed: Connection closed")],
+)
+def test_what_another_process_caused_waits_for_the_word_who_it_is(error):
+    store, said = Store(), []
+    first = Watchdog(0, 2, store=store)
+    limits = Limits(silent=0.4, stuck=100)
+    second = Watchdog(1, 2, store=store, limits=limits, end=said.append)
+    with contextlib.suppress(PeerLostError, ValueError), second:
+        first.leave("SIGTERM while compiling")
+        raise error
+    assert len(said) == 1
+    assert ", at step 0, was stopped by SIGTERM while compiling; process 1 ends at" in said[0]
 
 
 class Deaf(Store):

@@ -11,29 +11,37 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from gshard_train.errors import UserError
+from gshard_train.errors import PeerLostError, UserError
 
 T = TypeVar("T")
 _BLOCK_BYTES = 256  # texts are filled up to blocks: a program is compiled for each length
 
 
 def gathered(value: Any) -> list[Any]:
-    """Each process's value, of what JSON has a form for."""
+    """Each process's value, of what JSON has a form for.
+
+    Raises:
+      PeerLostError: another process is gone.
+    """
     if jax.process_count() == 1:
         return [value]
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    sizes = np.ravel(multihost_utils.process_allgather(np.array(text.size, np.int32)))
+    sizes = np.ravel(_met(multihost_utils.process_allgather, np.array(text.size, np.int32)))
     row = np.zeros(-(-int(sizes.max()) // _BLOCK_BYTES) * _BLOCK_BYTES, np.uint8)
     row[: text.size] = text
-    rows = multihost_utils.process_allgather(row)
+    rows = _met(multihost_utils.process_allgather, row)
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
 def from_first(value: np.ndarray) -> np.ndarray:
-    """The first process's value."""
+    """The first process's value.
+
+    Raises:
+      PeerLostError: another process is gone.
+    """
     if jax.process_count() == 1:
         return value
-    return np.asarray(multihost_utils.broadcast_one_to_all(value))
+    return np.asarray(_met(multihost_utils.broadcast_one_to_all, value))
 
 
 def decided(decide: Callable[[], T]) -> T:
@@ -69,6 +77,17 @@ def together(function: Callable[[], T]) -> T:
             fault.exit_code = exit_code
             raise fault
     return value  # pyright: ignore[reportReturnType]  # nothing was raised
+
+
+def _met(collective: Callable[[np.ndarray], Any], value: np.ndarray) -> Any:
+    try:
+        return collective(value)
+    except (RuntimeError, ValueError) as error:  # a `ValueError` on CPUs, from Gloo
+        said = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise PeerLostError(
+            f"process {jax.process_index()} waited for the others and one of them is gone "
+            f"({said}); look at their logs, and start all processes again"
+        ) from error
 
 
 def _told(error: Exception | None) -> tuple[str | None, int | None]:

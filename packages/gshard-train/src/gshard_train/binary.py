@@ -55,21 +55,26 @@ def run(
         main(loaded, values.dry_run)
 
     def guarded(arguments: Sequence[str]) -> int:
+        all_leave = False
         try:
             work(arguments)
             return 0
         except errors.UserError as error:
             code = _report(program, error)
+        except errors.PeerLostError as error:
+            print(f"{program}: {error}", file=sys.stderr)
+            code = error.exit_code
         except KeyboardInterrupt as interruption:
             said = str(interruption) or "interrupted; nothing was lost that was on disk"
             print(f"{program}: {said}", file=sys.stderr)
             code = getattr(interruption, "exit_code", errors.INTERRUPTED)
+            all_leave = getattr(interruption, "of_all", False)
         except Exception:
             if not distributed.joined():
                 raise
             traceback.print_exc()
             code = _BUG
-        distributed.leave(code)
+        distributed.leave(code, all_leave=all_leave)
         return code
 
     app.run(guarded, flags_parser=parse)

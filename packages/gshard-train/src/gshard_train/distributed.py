@@ -26,6 +26,7 @@ _GRACE_SECONDS = 30  # by which JAX's limit lies behind ours
 HEARTBEAT_SECONDS = 100  # without a sign of life after which JAX aborts all processes
 _LISTED = 8  # numbers of processes in a sentence
 _LEAVE_SECONDS = 10  # in which a process that failed waits for the others
+_MEET_SECONDS = 120  # the same where all are to end, each when it has written what it had
 _COUNT, _COUNTS = "gshard_train/process_count", "gshard_train/process_counts"
 _logger = logging.getLogger(__name__)
 
@@ -141,10 +142,15 @@ def joined() -> bool:
     return jax is not None and jax.distributed.is_initialized()
 
 
-def leave(exit_code: int) -> None:
+def leave(exit_code: int, *, all_leave: bool = False) -> None:
     """Ends one of several processes that cannot go on; returns where there is only one.
 
-    At a normal exit JAX waits five minutes for the others, which may be waiting for this one.
+    At a normal exit JAX waits five minutes for the others, which may be waiting for this one. When
+    one ends without the others JAX aborts them.
+
+    Args:
+      exit_code: of the process.
+      all_leave: all have agreed to end, and are waited for until they have.
     """
     if not joined():
         return
@@ -153,7 +159,7 @@ def leave(exit_code: int) -> None:
     ending = threading.Thread(target=jax.distributed.shutdown, daemon=True)
     with aborts.last_word(lambda: os._exit(exit_code)):  # where process 0 is faster
         ending.start()
-        ending.join(_LEAVE_SECONDS)
+        ending.join(_MEET_SECONDS if all_leave else _LEAVE_SECONDS)
     logging.shutdown()
     sys.stdout.flush()
     os._exit(exit_code)
@@ -177,8 +183,9 @@ def _need_free_port(processes: Processes) -> None:
     except OSError as error:
         raise UserError(
             f"--coordinator_address={processes.coordinator_address}: process 0 cannot listen on "
-            f"port {port} ({os.strerror(error.errno or 0)}); choose another, the same for all "
-            "processes"
+            f"port {port} ({os.strerror(error.errno or 0)}): another process here has "
+            "--process_index=0 too, or something else has the port; give each process an index of "
+            "its own, or all another port"
         ) from error
 
 
@@ -221,11 +228,12 @@ def _too_late(processes: Processes) -> str:
             f"{me}: {waited} nothing answers at {address}: process 0 is missing; start it, check "
             f"that --coordinator_address is its address, {longer}"
         )
-    others = _listed([i for i in range(count or 0) if i not in (0, index)])
-    return (
-        f"{me}: {waited} not all have come to {address}; of {others or 'the others'} at least one "
-        f"is missing; start it, {longer}"
-    )
+    others = [i for i in range(count or 0) if i not in (0, index)]
+    if len(others) == 1:
+        missing = f"process {others[0]} is missing"
+    else:
+        missing = f"of {_listed(others) or 'the others'} at least one is missing"
+    return f"{me}: {waited} not all have come to {address}; {missing}; start it, {longer}"
 
 
 def _listed(numbers: list[int]) -> str:

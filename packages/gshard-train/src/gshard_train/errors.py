@@ -31,6 +31,12 @@ class UserError(ValueError):
         return "\n".join(self.faults)
 
 
+class PeerLostError(RuntimeError):
+    """Another process of the run does not answer any more; this one cannot go on without it."""
+
+    exit_code = RESTART
+
+
 @contextlib.contextmanager
 def reported_as_user_error() -> Iterator[None]:
     """A scope for set-up code: a `ValueError` or missing file raised in it becomes a `UserError`.

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -20,11 +21,16 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gshard_train import aborts
 from gshard_train.distributed import HEARTBEAT_SECONDS, coordinator_answers
-from gshard_train.errors import RESTART
+from gshard_train.errors import RESTART, PeerLostError
+from gshard_train.newest_step import newest_step
 from gshard_train.notice_board import NoticeBoard, Seen, Store
 from gshard_train.ranges import is_number, positive
 
 DONE, EVALUATING, READING = "done", "evaluating", "reading up to the position in the data"
+HELD_OUT, RESTORING = "reading what is held out", "restoring"
+_LONG = {EVALUATING, READING, HELD_OUT, RESTORING}  # as much as there are data, or a checkpoint
+# How an error of the devices begins that is no `JaxRuntimeError`: Gloo's, on CPUs.
+_STATUS = re.compile("(UNKNOWN|INTERNAL|UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
 _LOOKS = 10  # within the shortest limit
 _logger = logging.getLogger(__name__)
 
@@ -34,7 +40,7 @@ class Limits:
     """How long, in seconds, is too long."""
 
     silent: float = 45.0  # without a sign of life
-    stuck: float = 900.0  # nothing begun or ended; ten times as long for evaluating and reading
+    stuck: float = 900.0  # nothing begun or ended; ten times as long for what reads much
 
     def faults(self) -> Iterator[str]:
         """What is wrong with them, under the names they have in `training.train`."""
@@ -60,6 +66,7 @@ class Watchdog:
       count: how many there are; one alone is not watched.
       store: what they share; JAX's coordination service by default.
       limits: how long is too long.
+      checkpoints: the directory of them, of which the newest is named at the end.
       clock: seconds, for tests.
       end: called with what is said when this process has to end; by default logs it and ends the
         process at once with the exit code for "start again", since its main thread hangs.
@@ -72,12 +79,13 @@ class Watchdog:
         *,
         store: Store | None = None,
         limits: Limits = Limits(),
+        checkpoints: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         end: Callable[[str], None] | None = None,
     ):
         self._index, self._count, self._limits, self._clock = index, count, limits, clock
         self._board = NoticeBoard(index, store) if count > 1 else None
-        self._end = end or _end
+        self._end, self._checkpoints = end or self._end_now, checkpoints
         self._step, self._doing, self._since = 0, "starting", clock()
         self._began = self._since
         self._heard: dict[int, tuple[int, float]] = {}  # last beat of each process, and when
@@ -102,15 +110,20 @@ class Watchdog:
             self._wait_for_verdict(error)
         self._closed.set()
         self._thread.join()
-        self._aborts.close()
         # The others wait for one that failed: they miss it as they would a dead one.
         self.tell(self._step, "failed" if kind else DONE)
         with contextlib.suppress(Exception):  # the run is over, and process 0 may be gone
             self._board.say(self._step, self._doing)
+        self._aborts.close()
 
     def tell(self, step: int, doing: str = "training") -> None:
         """This process is at `step` and does something new, such as "saving"."""
         self._step, self._doing, self._since = step, doing, self._clock()
+
+    @property
+    def step(self) -> int:
+        """The step that this process last told."""
+        return self._step
 
     @property
     def doing(self) -> str:
@@ -132,7 +145,7 @@ class Watchdog:
             return said
         now = self._clock()
         waited = now - self._since
-        stuck = waited > self._limits.stuck * (10 if self._doing in (EVALUATING, READING) else 1)
+        stuck = waited > self._limits.stuck * (10 if self._doing in _LONG else 1)
         if self._index and not stuck:
             seen = {0: self._board.first} if self._board.first else {}
         else:
@@ -189,6 +202,20 @@ class Watchdog:
             return
         self._end(f"{self._first()} has died; process {self._index} ends at step {self._step}")
 
+    def _end_now(self, said: str) -> None:
+        again = f"start all processes again (exit code {RESTART})"
+        _logger.critical("%s. %s%s.", said, self._newest(), again)
+        logging.shutdown()
+        os._exit(RESTART)
+
+    def _newest(self) -> str:
+        """Which checkpoint the run goes on from; that it can be read is for the next start."""
+        if self._checkpoints is None:
+            return ""
+        if (step := newest_step(self._checkpoints)) is None:
+            return f"There is no checkpoint in {self._checkpoints} yet: "
+        return f"The newest checkpoint is {self._checkpoints}/{step}: "
+
     def _first(self) -> str:
         first = self._board.first if self._board else None
         return first.name(0) if first else "process 0"
@@ -210,14 +237,8 @@ def _from_devices(error: BaseException) -> bool:
     """Whether an error may come of another process, which this one's devices waited for."""
     import jax
 
-    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error)
-
-
-def _end(said: str) -> None:
-    _logger.critical(
-        "%s. The newest checkpoint is whole: start all processes again (exit code %d).",
-        said,
-        RESTART,
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        return "RESOURCE_EXHAUSTED" not in str(error)
+    return isinstance(error, PeerLostError) or (
+        isinstance(error, ValueError) and bool(_STATUS.match(str(error)))
     )
-    logging.shutdown()
-    os._exit(RESTART)
