@@ -35,7 +35,14 @@ from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
 from gshard_train.ranges import is_whole
 from gshard_train.step import batch_sharding
-from gshard_train.watchdog import EVALUATING, READING, Limits, Watchdog
+from gshard_train.watchdog import (
+    EVALUATING,
+    HELD_OUT,
+    READING,
+    RESTORING,
+    Limits,
+    Watchdog,
+)
 
 if TYPE_CHECKING:
     from gshard_train.evaluation import Evaluation
@@ -130,22 +137,27 @@ def train(
     evaluation = evaluation if eval_period else None
     if dry_run:
         return starting.dry_run(experiment, prepared, evaluation, choices)
+    checkpoints = str(experiment.path("checkpoints"))
     with (
-        StopRequest() as stop,
+        StopRequest(checkpoints) as stop,
         last_checkpoint.told(experiment.model_dir),
         compilation_cache.use(compilation_cache_dir, model_dir=experiment.model_dir),
         contextlib.closing(open_feed(experiment, prepared)) as feed,
         last_checkpoint.checkpointing(
             Checkpointer(experiment.model_dir, keep=kept)
         ) as checkpointer,
-        Watchdog(jax.process_index(), jax.process_count(), limits=limits) as watchdog,
+        Watchdog(
+            jax.process_index(), jax.process_count(), limits=limits, checkpoints=checkpoints
+        ) as watchdog,
     ):
-        stop.until_begin(doing=lambda: watchdog.doing, leave=watchdog.leave)
+        stop.until_begin(
+            doing=lambda: watchdog.doing, leave=watchdog.leave, step=lambda: watchdog.step
+        )
         if evaluation:
             logging.info("Reading what is evaluated.")
-        watchdog.tell(0, "reading what is held out")
+        watchdog.tell(0, HELD_OUT)
         evaluate = evaluation.open(experiment, prepared) if evaluation else None
-        watchdog.tell(0, "restoring")
+        watchdog.tell(0, RESTORING)
         train_state, position = starting.start(experiment, prepared, feed, checkpointer, choices)
         step = int(train_state.step)
         if step >= train_steps:
@@ -269,6 +281,7 @@ def train(
             f"{stop.name}: stopped at step {step} of {train_steps}, whose checkpoint is in "
             f"{experiment.path('checkpoints')}; run the same command again to go on",
             stop.exit_code,
+            of_all=True,
         )
     logging.info("Trained to step %d; everything is in %s.", step, experiment.model_dir)
     return step
