@@ -72,6 +72,7 @@ class Checkpointer:
         config: str = "",
         identity: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
+        skipped_steps: int = 0,
     ) -> bool:
         """Saves a tree of arrays and a feed's position; False if the step is there already.
 
@@ -85,6 +86,7 @@ class Checkpointer:
           config: the run's effective configuration.
           identity: what the order of the feed's examples depends on, as JSON can hold it.
           metrics: figures of this step, where the best ones are kept.
+          skipped_steps: how many were left out so far, for NaN or Inf.
         """
         agreement.together(self.wait)
         directory = self._stored.path(step)
@@ -93,10 +95,11 @@ class Checkpointer:
             if not self._fault(step):
                 return False
             self._move_aside(step)
+        run = {"config": config, "identity": dict(identity or {}), "skipped_steps": skipped_steps}
         parts = {
             STATE: ocp.args.PyTreeSave(tensors.nested(state)),
             FEED: ocp.args.JsonSave(dict(feed_state)),
-            RUN: ocp.args.JsonSave({"config": config, "identity": dict(identity or {})}),
+            RUN: ocp.args.JsonSave(run),
         }
         saved = writer.save(
             step, args=ocp.args.Composite(**parts), metrics=dict(metrics or {}), force=True
@@ -209,6 +212,10 @@ class Checkpointer:
     def feed_identity(self, step: int) -> dict[str, Any] | None:
         """What the order of examples depended on when a step was saved, where it is known."""
         return agreement.decided(lambda: self._stored.run(step).get("identity") or None)
+
+    def skipped_steps(self, step: int) -> int:
+        """How many steps the run had left out for NaN or Inf when it saved this one."""
+        return agreement.decided(lambda: self._stored.run(step).get("skipped_steps", 0))
 
     def commit_time(self, step: int) -> int | None:
         """When a step was saved, in nanoseconds; None where it is not there, or does not tell."""
