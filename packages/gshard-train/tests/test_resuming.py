@@ -91,6 +91,14 @@ def test_text_that_is_not_what_was_read_is_refused_unless_chosen(choice, index):
     assert feed.next_index == index
 
 
+def test_the_position_of_another_kind_of_feed_is_kept_as_far_as_both_know_it():
+    feed, position = Numbers({}), {"next_index": 7, "batch_hash": "5e"}
+    resuming.go_to(feed, position, step=7, changed_feed="go on")
+    assert feed.next_index == 7
+    with pytest.raises(UserError, match="expected next_index"):
+        resuming.go_to(feed, position, step=7, changed_feed="refuse")
+
+
 def test_a_position_of_another_kind_of_feed_is_a_users_error():
     with pytest.raises(UserError, match=r"expected next_index, got \{.shard.: 3\}"):
         resuming.go_to(Numbers({}), {"shard": 3}, step=7, changed_feed="refuse")

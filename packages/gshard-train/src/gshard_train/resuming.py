@@ -64,6 +64,8 @@ def go_to(feed: Feed, position: dict[str, Any], *, step: int, changed_feed: str)
         refused; or the position is none of this feed's.
     """
     beginning = feed.get_state()
+    if changed_feed == GO_ON:  # of another kind of feed: what its position has and this one knows
+        position = {name: position[name] for name in beginning if name in position} or position
     found = next(filter(None, agreement.gathered(_went(feed, position))), None)
     if found and _chosen(f"checkpoint {step}: {found}", changed_feed) == RESTART:
         feed.set_state(beginning)
