@@ -209,6 +209,18 @@ def test_print_config_shows_origins_and_runs_nothing(run):
     assert "TRAINED" not in done.stdout
 
 
+def test_help_lists_a_programs_own_flags_to_a_reader_that_has_enough_too():
+    command = [sys.executable, "-m", "gshard_train.resize", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cut_off:
+        cut_off.stdout.close()
+        assert (cut_off.stderr.read(), cut_off.wait()) == (b"", 0)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    own = done.stdout.partition("\ngshard-resize:\n")[2]
+    for flag in ("from_dir", "how", "step", "noise", "router_std"):
+        assert f"--{flag}:" in own
+
+
 @pytest.mark.parametrize("name", ["train", "eval", "infer", "export"])
 def test_modules_run_by_name(name):
     command = [sys.executable, "-m", f"gshard_train.{name}"]

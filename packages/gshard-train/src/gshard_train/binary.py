@@ -36,8 +36,7 @@ def run(
 
     def parse(arguments: Sequence[str]) -> list[str]:
         if _HELP & set(arguments[1:]):
-            shown = values.module_help(command_line)
-            print(f"{description}\n{shown}\n\n--helpfull shows absl's too.")
+            _print(f"{description}\n{_flags(program)}\n\n--helpfull shows absl's too.\n")
             sys.exit(0)
         try:
             return values(command_line.gin_arguments(arguments))
@@ -48,7 +47,7 @@ def run(
         _show_own_information()
         loaded = _load(arguments)
         if values.print_config:
-            print(loaded.origins(), end="")
+            _print(loaded.origins())
             return
         distributed.join(command_line.processes(values), program=program)
         command_line.tell_seqio(values)
@@ -78,6 +77,27 @@ def run(
         return code
 
     app.run(guarded, flags_parser=parse)
+
+
+def _flags(program: str) -> str:
+    """The flags of all binaries, then those that this one has beside."""
+    values = flags.FLAGS
+    shared = command_line.__name__
+    modules = [name for name in values.flags_by_module_dict() if not name.startswith("absl")]
+    # A module that is run by name is called by its path.
+    own = [
+        values.module_help(name).strip().partition("\n")[2] for name in modules if name != shared
+    ]
+    return "\n".join([values.module_help(shared), *(f"\n{program}:\n{text}" for text in own)])
+
+
+def _print(text: str) -> None:
+    """Prints until the reader has enough, as `head` does."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        # What is left would be complained about when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_own_information() -> None:
