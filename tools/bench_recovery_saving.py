@@ -128,12 +128,11 @@ def stall(run: pathlib.Path) -> dict[str, float]:
 def size(run: pathlib.Path, step: int) -> dict[str, float]:
     """Bytes of a step's directory against those of its arrays."""
     import numpy as np
-    from etils import epath
 
     from gshard_train.checkpointing import tensors
     from gshard_train.checkpointing.stored import Stored
 
-    stored = Stored(epath.Path(run / "checkpoints"))
+    stored = Stored(run)
     arrays = sum(
         math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
         for _, leaf in tensors.listed(stored.tensors(step))

@@ -1,7 +1,7 @@
 """Saving, going on elsewhere, and what is refused."""
 
 import concurrent.futures
-import contextlib
+import errno
 import os
 import pathlib
 import re
@@ -22,12 +22,13 @@ from etils import epath
 from jax.sharding import NamedSharding, PartitionSpec
 
 from gshard_annotate import make_mesh
-from gshard_train import agreement
-from gshard_train.checkpointing import checksums, fitting, reading, show, stored
+from gshard_train import agreement, starting
+from gshard_train import state as state_module
+from gshard_train.checkpointing import checksums, fitting, read_faults, reading, show, stored
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.checkpointing.trained import find_steps
-from gshard_train.errors import UserError
+from gshard_train.errors import RESTART, USER_ERROR, UserError
 
 FEED = {"next_index": 7, "seed": 2**40}
 
@@ -141,8 +142,9 @@ def test_a_step_tells_what_run_it_is(tmp_path, state):
     shutil.rmtree(tmp_path / "checkpoints" / "2" / "run")
     (tmp_path / "checkpoints" / "2" / "SHA256SUMS").unlink()
     with Checkpointer(tmp_path) as checkpointer:
-        assert (checkpointer.config(1), checkpointer.feed_identity(1)) == (config, identity)
-        assert (checkpointer.config(2), checkpointer.feed_identity(2)) == (None, None)
+        assert checkpointer.feed_identity(1) == identity
+        assert checkpointer.feed_identity(2) is None
+        assert stored.Stored(tmp_path).run(1)["config"] == config
         assert checkpointer.restore(2, abstract(state))[1] == FEED
 
 
@@ -188,7 +190,7 @@ def test_reading_changes_nothing_on_disk(tmp_path, state):
 def test_step_that_is_not_there_lists_those_that_are(saved, state):
     with (
         Checkpointer(saved) as checkpointer,
-        pytest.raises(UserError, match=r"there is no checkpoint 7 in .*; there is 5, 10$"),
+        pytest.raises(UserError, match=r"there is no checkpoint 7 in .*; there are 5, 10$"),
     ):
         checkpointer.restore(7, abstract(state))
 
@@ -326,12 +328,26 @@ def test_damaged_steps_push_out_no_good_one(tmp_path, mesh):
 def test_what_fits_is_restored_when_told(saved, mesh, caplog):
     state = make_state(mesh, fill=10.0)
     other = make_state(mesh, num_experts=4, fill=-1.0)
+    made = []
+
+    def make(part):
+        made.append(part(other))
+        return made[-1]
+
     with Checkpointer(saved) as checkpointer:
-        restored, feed = fitting.restore(checkpointer, 10, abstract(other), lambda: other, "fit")
+        restored, feed = fitting.restore(checkpointer, 10, abstract(other), make, "fit")
         with pytest.raises(UserError, match=r"of another model: 6 tensors .*changed_model"):
-            fitting.restore(checkpointer, 10, abstract(other), lambda: other, "refuse")
-        with pytest.raises(UserError, match="of another model: 13 tensors differ"):
-            checkpointer.restore_fitting(10, {"x": jnp.ones(3)})
+            fitting.restore(checkpointer, 10, abstract(other), make, "refuse")
+        # What every run has, such as its step and key, is nothing to take over.
+        none = abstract(other._replace(params={"x": jnp.ones(3)}))
+        for look in (
+            lambda: fitting.restore(checkpointer, 10, none, make, "fit"),
+            lambda: fitting.check(checkpointer, 10, none, "fit"),
+        ):
+            with pytest.raises(UserError, match=r"differ.*; none of its parameters fits, so that"):
+                look()
+    assert [sorted(each) for each in made] == [["opt_state", "params"]]
+    assert jax.tree.leaves(made[0]["params"])[0] is other.params["moe"]["router"]
     assert feed == {"next_index": 10}
     (told,) = [text for text in caplog.messages if "what does not fit" in text]
     assert [line.split()[0] for line in told.splitlines()[1:]] == [
@@ -358,6 +374,43 @@ def test_a_damaged_array_is_found_without_sums(tmp_path, mesh, damage):
         assert checkpointer.latest_step() == 5
         checkpointer.save(12, state, {})
     assert sorted(os.listdir(tmp_path / "checkpoints")) == ["10.damaged", "12", "5"]
+
+
+@pytest.mark.parametrize("times", [1, 9])
+def test_what_the_disk_does_not_give_is_no_damage(saved, monkeypatch, times):
+    monkeypatch.setattr(read_faults, "_PAUSES_SECONDS", (0.0, 0.0))
+    read, failed = checksums._sum, []
+
+    def fails(path, *arguments):
+        if len(failed) < times:
+            failed.append(path)
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return read(path, *arguments)
+
+    monkeypatch.setattr(checksums, "_sum", fails)
+    with Checkpointer(saved) as checkpointer:
+        if times == 1:
+            assert checkpointer.latest_step() == 10
+        else:
+            with pytest.raises(UserError, match="could not be read: Input/output error") as caught:
+                checkpointer.latest_step()
+            assert caught.value.exit_code == RESTART
+        checkpointer.prepare()
+    assert sorted(os.listdir(saved / "checkpoints")) == ["10", "5"]
+
+
+def test_what_the_user_may_not_read_is_no_damage(saved, monkeypatch, mesh):
+    def refused(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(stored.Stored, "_read", refused)
+    for look in (
+        lambda: Checkpointer(saved).latest_step(),
+        lambda: stored.Stored(saved).read(10, {}),
+    ):
+        with pytest.raises(UserError, match="10 could not be read: Permission denied; let") as seen:
+            look()
+        assert seen.value.exit_code == USER_ERROR
 
 
 def flip_a_bit(path):
@@ -404,23 +457,78 @@ def test_the_sums_are_those_that_sha256sum_checks(saved):
         assert len(summed) == len(files) - 1
 
 
-def test_a_step_without_sums_is_read_and_said_to_have_none(saved, mesh, caplog):
-    caplog.set_level("INFO")
-    (saved / "checkpoints" / "10" / "SHA256SUMS").unlink()
+def test_a_step_without_sums_is_read_and_gets_them_at_the_next_start(saved, mesh, caplog):
+    sums = saved / "checkpoints" / "10" / "SHA256SUMS"
+    sums.rename(sums.with_name("SHA256SUMS.0-of-2"))  # the other process was killed
     with Checkpointer(saved) as checkpointer:
         assert checkpointer.latest_step() == 10
-    assert "Checkpoint 10 has no sums of its files to compare with." in caplog.messages
+        checkpointer.prepare()
+    (said,) = caplog.messages
+    assert said.startswith("Checkpoint 10 has no sums of its files to compare with: ")
+    assert [path.name for path in sums.parent.glob("SHA*")] == ["SHA256SUMS"]
+    subprocess.run(["sha256sum", "--check", "--quiet", sums], cwd=sums.parent, check=True)
+
+
+def test_no_run_begins_anew_unasked_where_there_are_checkpoints(saved, monkeypatch, caplog):
+    for step in (5, 10):
+        flip_a_bit(saved / "checkpoints" / str(step) / "feed" / "metadata")
+    before = snapshot(saved)
+    monkeypatch.setattr(state_module, "create", lambda *_, **__: "new")
+    parts: Any = types.SimpleNamespace(
+        **dict.fromkeys(("model", "optimizer", "mesh", "rules", "seed", "offload_optimizer"))
+    )
+
+    def start(**choice):
+        choices = starting.Choices(**choice)
+        with Checkpointer(saved) as checkpointer:
+            return starting.start(parts, parts, parts, checkpointer, choices)
+
+    with pytest.raises(UserError) as caught:
+        start()
+    assert str(caught.value).splitlines() == [
+        f"{saved}/checkpoints has the checkpoints 5, 10 and none can be read:",
+        "  10: feed/metadata has changed since it was written",
+        "  5: feed/metadata has changed since it was written",
+        "put one back as it was; or, to begin anew at step 0, move checkpoints away, or add "
+        "--gin.train.damaged_checkpoints=\"'begin anew'\", which gives them other names",
+    ]
+    with pytest.raises(UserError, match=r"10: feed/metadata has [\s\S]*\nput one back as it was$"):
+        find_steps(Checkpointer(saved), "newest")
+    assert start(damaged_checkpoints="begin anew") == ("new", None)
+    assert "the run begins anew at step 0" in caplog.messages[-1]
+    assert snapshot(saved) == before
 
 
 def test_the_shape_of_a_run_is_told_without_its_devices(saved, capsys):
     show.main([str(saved), "--compare"])
     told = capsys.readouterr().out
-    assert "sums of 10: all files are as they were written" in told
+    assert told.count("MiB   as it was written") == 2
     assert '{"next_index": 10}' in told
     assert re.search(r"params/moe/wi +float32 +8 x 4 x 6 +0.00 MiB", told)
     with pytest.raises(SystemExit, match="2"):
         show.main([str(saved), "--step", "7"])
     assert "there is no checkpoint 7 in" in capsys.readouterr().err
+    for place, said in {
+        saved / "checkpoints" / "5": f"lies in the directory of a run; give that one: {saved}\n",
+        saved / "nosuch": f"there is no directory {saved}/nosuch; give a run's directory",
+    }.items():
+        with pytest.raises(SystemExit, match="2"):
+            show.main([str(place)])
+        assert said in capsys.readouterr().err
+
+
+def test_comparing_tells_each_step_that_is_not_as_it_was_written(saved, capsys):
+    flip_a_bit(saved / "checkpoints" / "5" / "feed" / "metadata")
+    (saved / "checkpoints" / "10" / "SHA256SUMS").unlink()
+    with pytest.raises(SystemExit, match="2"):
+        show.main([str(saved), "--compare"])
+    told, faults = capsys.readouterr()
+    five, ten = "damaged: feed/metadata has changed", "there are no sums to compare with"
+    rows = told.splitlines()
+    assert f"MiB   {five}" in rows[0]
+    assert f"MiB   {ten}" in rows[1]
+    assert f"show: checkpoint 5: {five}" in faults
+    assert f"show: checkpoint 10: {ten}" in faults
 
 
 def test_half_written_directory_is_ignored_and_later_removed(saved, state):
@@ -532,7 +640,7 @@ def two_processes(monkeypatch):
     fake = types.SimpleNamespace(
         process_index=lambda: own.index, process_count=lambda: 2, sharding=jax.sharding
     )
-    for module in (agreement, checksums, reading, stored):
+    for module in (agreement, checksums, reading):
         monkeypatch.setattr(module, "jax", fake)
     return run
 
@@ -603,7 +711,7 @@ def test_the_thread_of_the_sums_ends_when_the_manager_cannot_close(tmp_path, mon
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_sums_of_a_step_that_is_being_removed_are_not_missed(saved, monkeypatch, stays):
+def test_sums_of_a_step_that_is_being_removed_are_not_missed(saved, monkeypatch, caplog, stays):
     step = epath.Path(saved / "checkpoints" / "5")
     removal = threading.Timer(0.3, shutil.rmtree, [step])
 
@@ -616,8 +724,14 @@ def test_sums_of_a_step_that_is_being_removed_are_not_missed(saved, monkeypatch,
     monkeypatch.setattr(checksums, "_REMOVAL_SECONDS", 0.0 if stays else 30.0)
     sums = checksums.BackgroundSums()
     sums.add(step, committed=lambda: True)
-    with pytest.raises(FileNotFoundError) if stays else contextlib.nullcontext():
-        sums.close()
+    sums.close()
+    assert (
+        caplog.messages
+        == [
+            "Checkpoint 5 is saved, but its files have no sums to compare with later: "
+            "FileNotFoundError: 5/state/d/a"
+        ][:stays]
+    )
 
 
 def test_sums_of_a_step_end_before_it_is_removed(saved, monkeypatch):

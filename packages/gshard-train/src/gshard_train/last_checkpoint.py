@@ -5,8 +5,6 @@ import logging
 import os
 from collections.abc import Iterator
 
-from etils import epath
-
 from gshard_train import agreement, quiet_orbax
 from gshard_train.checkpointing import checksums
 from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
@@ -52,12 +50,12 @@ def checkpointing(checkpointer: Checkpointer) -> Iterator[Checkpointer]:
 
 def newest(model_dir: str) -> str:
     """Which checkpoint a run that is started again goes on from, and what is known of it."""
-    stored = Stored(epath.Path(os.path.abspath(model_dir)) / DIRECTORY)
+    stored = Stored(model_dir)
     steps: list[int] = []
     with contextlib.suppress(UserError):
         steps = stored.steps()
     for step in reversed(steps):
-        if stored.damage(step):
+        if _cannot_be_read(stored, step):
             continue
         said = f"the newest checkpoint in {stored.directory}, of step {step},"
         if checksums.summed_up(stored.path(step)):
@@ -68,6 +66,13 @@ def newest(model_dir: str) -> str:
         )
     none = f"there is no checkpoint {'that can be read ' if steps else ''}in {stored.directory}"
     return none if steps else f"{none}: started again, the run begins anew"
+
+
+def _cannot_be_read(stored: Stored, step: int) -> bool:
+    try:
+        return bool(stored.damage(step))
+    except UserError:
+        return True
 
 
 def vanished(model_dir: str) -> bool:

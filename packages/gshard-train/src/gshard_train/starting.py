@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from gshard_train.checkpointing import fitting
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.compiling import compiled
 from gshard_train.data import Feed, to_mesh
+from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared, open_feed
 from gshard_train.monitoring.overview import overview
 from gshard_train.step import batch_sharding
@@ -55,17 +57,21 @@ def start(
     """The newest checkpoint's state, or a new one, and where the feed goes on; None: begins."""
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
 
-    def new() -> state.TrainState:
-        return state.create(
-            *arguments, seed=experiment.seed, offload_optimizer=experiment.offload_optimizer
-        )
-
+    new = functools.partial(
+        state.create,
+        *arguments,
+        seed=experiment.seed,
+        offload_optimizer=experiment.offload_optimizer,
+    )
     if (newest := checkpointer.latest_step()) is None:
+        _refuse_damaged(checkpointer, choices)
         return new(), None
     shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
     saved = checkpointer.feed_identity(newest)
     anew = resuming.begins_anew(feed, saved, step=newest, changed_feed=choices.changed_feed)
-    restored, position = fitting.restore(checkpointer, newest, shapes, new, choices.changed_model)
+    restored, position = fitting.restore(
+        checkpointer, newest, shapes, lambda part: new(part=part), choices.changed_model
+    )
     logging.info("Going on from step %d.", newest)
     return restored, None if anew else position
 
@@ -86,7 +92,9 @@ def dry_run(
         contextlib.closing(open_feed(experiment, prepared)) as feed,
         Checkpointer(experiment.model_dir) as checkpointer,
     ):
-        if (newest := checkpointer.latest_step()) is not None:
+        if (newest := checkpointer.latest_step()) is None:
+            _refuse_damaged(checkpointer, choices)
+        else:
             fitting.check(checkpointer, newest, shapes, choices.changed_model)
             saved = checkpointer.feed_identity(newest)
             resuming.begins_anew(feed, saved, step=newest, changed_feed=choices.changed_feed)
@@ -102,3 +110,18 @@ def dry_run(
         newest or 0,
     )
     return newest or 0
+
+
+def _refuse_damaged(checkpointer: Checkpointer, choices: Choices) -> None:
+    """Raises where there are checkpoints, unless it was chosen to begin anew beside them."""
+    if not (none := checkpointer.none_readable()):
+        return
+    if choices.damaged_checkpoints == BEGIN_ANEW:
+        logging.warning(
+            "%s\nAs damaged_checkpoints=%r says, the run begins anew at step 0.", none, BEGIN_ANEW
+        )
+        return
+    raise UserError(
+        f"{none}\nput one back as it was; or, to begin anew at step 0, move checkpoints away, or add "
+        f"--gin.train.damaged_checkpoints=\"'{BEGIN_ANEW}'\", which gives them other names"
+    )

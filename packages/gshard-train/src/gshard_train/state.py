@@ -1,5 +1,6 @@
 """The state of a training run, born sharded: no parameter is ever whole on one device."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -132,10 +133,11 @@ def create(
     *,
     seed: int,
     offload_optimizer: bool = False,
-) -> TrainState:
-    """A new state, each array made in place on the devices that hold it."""
+    part: Callable[[Any], Any] = lambda state: state,
+) -> Any:
+    """A new state, or what `part` takes out of it, made in place on the devices that hold it."""
     return compiled_init(
-        model, optimizer, rules, mesh, seed=seed, offload_optimizer=offload_optimizer
+        model, optimizer, rules, mesh, seed=seed, offload_optimizer=offload_optimizer, part=part
     )()
 
 
@@ -147,8 +149,9 @@ def compiled_init(
     *,
     seed: int,
     offload_optimizer: bool = False,
+    part: Callable[[Any], Any] = lambda state: state,
 ) -> jax.stages.Compiled:
-    """The program that makes a new state."""
+    """The program that makes a new state, or what `part` takes out of it."""
 
     def init() -> TrainState:
         init_key, run_key = jax.random.split(jax.random.key(seed))
@@ -162,7 +165,8 @@ def compiled_init(
     # It runs once: on CPU, LLVM's optimizations would take three times as long as they save.
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     options: dict[str, str | bool] = {"xla_backend_optimization_level": "0"} if on_cpu else {}
-    return jax.jit(init, out_shardings=out_shardings).lower().compile(options)
+    made = jax.jit(lambda: part(init()), out_shardings=part(out_shardings))
+    return made.lower().compile(options)
 
 
 def abstract_state(

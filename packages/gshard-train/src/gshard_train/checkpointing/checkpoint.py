@@ -9,13 +9,13 @@ With several processes each calls the same methods in the same order: what one f
 damaged for all, and the first alone changes names.
 """
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orbax.checkpoint as ocp
 from absl import logging
-from etils import epath
 
 from gshard_train import agreement
 from gshard_train.checkpointing import checksums, reading, refusal, stored, tensors, writing
@@ -24,7 +24,7 @@ from gshard_train.checkpointing.reading import FEED, RUN, STATE
 from gshard_train.errors import UserError
 from gshard_train.resizing import experts
 
-DIRECTORY = "checkpoints"
+DIRECTORY = stored.DIRECTORY
 
 
 class Checkpointer:
@@ -43,14 +43,14 @@ class Checkpointer:
     def __init__(
         self, model_dir: str | os.PathLike[str], *, keep: Kept | int = 3, asynchronous: bool = True
     ):
-        self.model_dir = path = os.fspath(model_dir)
-        self._directory = epath.Path(path if "://" in path else os.path.abspath(path)) / DIRECTORY
-        self._stored = stored.Stored(self._directory)
+        self.model_dir = os.fspath(model_dir)
+        self._stored = stored.Stored(model_dir)
+        self._directory = self._stored.directory
         self._keep = Kept(newest=keep) if isinstance(keep, int) else keep
         self._asynchronous = asynchronous
         self._manager: ocp.CheckpointManager | None = None
         self._sums = checksums.BackgroundSums()
-        self._reported: set[int] = set()
+        self._unreadable: dict[int, str] = {}
 
     def __enter__(self) -> "Checkpointer":
         return self
@@ -62,6 +62,11 @@ class Checkpointer:
         """Does before the first save what that would do: a run's steps need not wait for it."""
         agreement.together(self.wait)
         self._writer()
+        for step in agreement.decided(lambda: sorted(self._stored.without_sums)):
+            directory = self._stored.path(step)
+            agreement.decided(functools.partial(checksums.discard, directory))
+            self._sums.add(directory, committed=lambda: True)
+            self._stored.without_sums.discard(step)
 
     def save(
         self,
@@ -123,8 +128,8 @@ class Checkpointer:
         for step in reversed(agreement.decided(self._stored.steps)):
             if not (damage := self._fault(step)):
                 return step
-            if step not in self._reported:
-                self._reported.add(step)
+            if step not in self._unreadable:
+                self._unreadable[step] = damage
                 logging.warning(
                     "Checkpoint %d in %s cannot be read (%s); looking for an older one.",
                     step,
@@ -132,6 +137,19 @@ class Checkpointer:
                     damage,
                 )
         return None
+
+    def none_readable(self) -> str:
+        """A sentence on the steps of which `latest_step` found none to be readable, and why.
+
+        Nothing where there is no step at all.
+        """
+        if not self._unreadable:
+            return ""
+        found = sorted(self._unreadable)
+        listed = ", ".join(map(str, found))
+        count = f"the checkpoints {listed}" if len(found) > 1 else f"one checkpoint, {listed},"
+        each = "\n".join(f"  {step}: {self._unreadable[step]}" for step in reversed(found))
+        return f"{self._directory} has {count} and none can be read:\n{each}"
 
     def restore(self, step: int, abstract_state: Any) -> tuple[Any, dict[str, Any]]:
         """The state of a step, laid out as asked for, and the feed's position.
@@ -152,26 +170,37 @@ class Checkpointer:
         )
         return tensors.unnested(restored[STATE], abstract_state), restored[FEED]
 
-    def restore_fitting(self, step: int, state: Any) -> tuple[Any, dict[str, Any], list[str]]:
-        """A state with what fits of a step in it, the feed's position, and what does not fit.
+    def restore_fitting(
+        self, step: int, abstract_state: Any, make: Callable[[Callable[[Any], Any]], Any]
+    ) -> tuple[Any, dict[str, Any], list[str]]:
+        """A new state with what fits of a step in it, the feed's position, and what does not fit.
 
         Args:
           step: one of the saved steps.
-          state: a tree of arrays; those that the step lacks, or has in another shape or dtype,
-            stay as they are.
+          abstract_state: as `restore` has it; what the step lacks, or has in another shape or
+            dtype, is made.
+          make: gives the part of a new state that a function takes out of it.
 
         Raises:
-          UserError: nothing fits, or the step's files are damaged.
+          UserError: no parameter fits, or the step's files are damaged.
         """
-        saved = agreement.together(lambda: self._saved(step))
-        own = tensors.nested(state)
-        lines = tensors.differences(saved, own)
-        if not (fitting := tensors.fitting(saved, own)):
-            raise UserError(refusal.text(step, self._directory, lines))
+        wanted = tensors.nested(abstract_state)
+        fitting, lines = self._fitting(step, wanted)
+        lacking = tensors.without(wanted, fitting)
+        made = make(lambda state: tensors.without(state, fitting)) if lacking else {}
         restored = self._read_checked(
             step, {STATE: reading.arrays(fitting, partial=True), FEED: ocp.args.JsonRestore()}
         )
-        return tensors.unnested(restored[STATE], state, otherwise=own), restored[FEED], lines
+        state = tensors.unnested(restored[STATE], abstract_state, otherwise=made)
+        return state, restored[FEED], lines
+
+    def check_fitting(self, step: int, abstract_state: Any) -> list[str]:
+        """What does not fit, as `restore_fitting` has it; reads no tensor.
+
+        Raises:
+          UserError: no parameter fits.
+        """
+        return self._fitting(step, tensors.nested(abstract_state))[1]
 
     def check(self, step: int, abstract_state: Any) -> None:
         """Compares a step's tensors with those wanted, as `restore` does; reads none.
@@ -181,6 +210,14 @@ class Checkpointer:
         """
         wanted = tensors.nested(abstract_state)
         agreement.together(lambda: self._compare(step, self._saved(step), wanted, refusal.CHOICE))
+
+    def tensors(self, step: int) -> dict[str, Any]:
+        """The shapes and dtypes of a step's state, nested by the names on their way.
+
+        Raises:
+          UserError: there is no such step, or it is damaged.
+        """
+        return agreement.together(lambda: self._saved(step))
 
     def differences(self, step: int, abstract_state: Any) -> list[str]:
         """A sentence for each tensor in which a step differs from what is wanted; reads none."""
@@ -204,10 +241,6 @@ class Checkpointer:
         agreement.together(compare)
         restored = self._read_checked(step, {STATE: reading.arrays(wanted, partial=True)})
         return tensors.unnested(restored[STATE][name], abstract_part)
-
-    def config(self, step: int) -> str | None:
-        """The configuration of the run that saved a step, where it was given one."""
-        return agreement.decided(lambda: self._stored.run(step).get("config") or None)
 
     def feed_identity(self, step: int) -> dict[str, Any] | None:
         """What the order of examples depended on when a step was saved, where it is known."""
@@ -243,7 +276,7 @@ class Checkpointer:
         if self._manager is None:
             # orbax would count them among the newest, and remove good ones for them.
             for step in agreement.decided(self._stored.steps):
-                if _any(self._stored.damage(step) or self._stored.known_changes(step)):
+                if _any(functools.partial(self._known_fault, step)):
                     self._move_aside(step)
             self._manager = writing.manager(
                 self._directory,
@@ -261,6 +294,15 @@ class Checkpointer:
         self.wait()
         return self._stored.tensors(step)
 
+    def _fitting(self, step: int, wanted: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """The wanted tensors that a step has, and how the others differ."""
+        saved = self.tensors(step)
+        lines = tensors.differences(saved, wanted)
+        found = tensors.fitting(saved, wanted)
+        if "params" not in found:
+            raise UserError(refusal.text(step, self._directory, lines, refusal.NOTHING_FITS))
+        return found, lines
+
     def _compare(self, step: int, saved: Any, wanted: Any, choice: str = "") -> None:
         if lines := tensors.differences(saved, wanted):
             advice = experts.hint(saved, wanted, self.model_dir)
@@ -268,17 +310,22 @@ class Checkpointer:
 
     def _read_checked(self, step: int, parts: dict[str, Any]) -> Any:
         """Parts of a step whose files are as they were written; raised is the same everywhere."""
-        if changes := _any(self._stored.changes(step)):
+        if changes := _any(lambda: self._stored.changes(step)):
             raise self._stored.damaged(step, changes)
         return agreement.together(lambda: self._stored.read(step, parts))
 
     def _fault(self, step: int) -> str:
         """Why a step cannot be read, or nothing; the same on every process."""
-        return _any(self._stored.damage(step) or self._stored.changes(step))
+        return _any(lambda: self._stored.damage(step) or self._stored.changes(step))
+
+    def _known_fault(self, step: int) -> str:
+        """The same as this process knows it, without reading all files."""
+        return self._stored.damage(step) or self._stored.known_changes(step)
 
 
-def _any(found: str) -> str:
-    """What this process found, or another where it found nothing; every process has to ask."""
+def _any(find: Callable[[], str]) -> str:
+    """What this process finds, or another where it finds nothing; every process has to ask."""
+    found = agreement.together(find)
     everywhere = agreement.gathered(found)
     elsewhere = (f"process {index}: {text}" for index, text in enumerate(everywhere) if text)
     return found or next(elsewhere, "")

@@ -6,14 +6,20 @@ into a file of its own.
 """
 
 import concurrent.futures
+import functools
 import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
+from absl import logging
 from etils import epath
+
+from gshard_train.checkpointing import read_faults
+from gshard_train.disk_faults import reason
 
 PREFIX = "SHA256SUMS"
 _UNFINISHED = ".new"
@@ -48,19 +54,28 @@ class BackgroundSums:
             self._changed.wait_for(lambda: self._current not in self._left_out)
 
     def wait(self) -> None:
-        """Returns when all is summed up; raises what went wrong. All steps are committed by now."""
+        """Returns when all is summed up; all steps are committed by now."""
         self._committed.set()
         if self._last:
             self._last.result()
 
     def close(self) -> None:
         """Waits, then ends the thread."""
-        try:
-            self.wait()
-        finally:
-            self._pool.shutdown()
+        self.wait()
+        self._pool.shutdown()
 
     def _sum_up(self, step: epath.Path, committed: Callable[[], bool]) -> None:
+        try:
+            self._write(step, committed)
+        except Exception as error:  # the checkpoint is there, and good without
+            if not isinstance(error, FileNotFoundError) or not goes(step, seconds=_REMOVAL_SECONDS):
+                logging.warning(
+                    "Checkpoint %s is saved, but its files have no sums to compare with later: %s",
+                    step.name,
+                    reason(error),
+                )
+
+    def _write(self, step: epath.Path, committed: Callable[[], bool]) -> None:
         while not committed() and not self._committed.wait(_POLL_SECONDS):
             if step in self._left_out:
                 return
@@ -70,9 +85,6 @@ class BackgroundSums:
             self._current = step
         try:
             write(step, stopped=lambda: step in self._left_out)
-        except FileNotFoundError:
-            if not goes(step, seconds=_REMOVAL_SECONDS):
-                raise
         finally:
             with self._changed:
                 self._current = None
@@ -96,7 +108,7 @@ def write(step: epath.Path, *, stopped: Callable[[], bool] = lambda: False) -> N
     """Sums up this process's share of a step's files; whole or, where it is stopped, not at all."""
     index, count = jax.process_index(), jax.process_count()
     lines = []
-    for name in files(step)[index::count]:
+    for name in own_share(files(step)):
         lines.append(f"{_sum(step / name, stopped)}  {name}\n")
         if stopped():
             return
@@ -106,12 +118,18 @@ def write(step: epath.Path, *, stopped: Callable[[], bool] = lambda: False) -> N
     beside.replace(path)
 
 
+def discard(step: epath.Path) -> None:
+    """Removes the files of sums, such as those that other processes left of their shares."""
+    for path in step.glob(f"{PREFIX}*"):
+        path.unlink(missing_ok=True)
+
+
 def faults(step: epath.Path) -> list[str]:
     """What of this process's share of a step's files is not as it was written.
 
     Nothing is known of a step that a run was killed too early to sum up: `summed_up` tells.
     """
-    return list(_share_of_faults(step, jax.process_index(), jax.process_count()))
+    return list(_share_of_faults(step))
 
 
 def summed_up(step: epath.Path) -> bool:
@@ -123,11 +141,22 @@ def summed_up(step: epath.Path) -> bool:
 
 def files(step: epath.Path) -> list[str]:
     """All files but the sums, relative to the step, in one order on every process."""
-    names = (str(path.relative_to(step)) for path in _below(step))
+    names = (str(path.relative_to(step)) for path in _below(step) if not _is_nfs(path.name))
     return sorted(name for name in names if not name.startswith(PREFIX))
 
 
-def _share_of_faults(step: epath.Path, index: int, count: int) -> Iterator[str]:
+def own_share(names: Sequence[str]) -> list[str]:
+    """This process's share of names, whatever the others have beside them."""
+    index, count = jax.process_index(), jax.process_count()
+    return [name for name in names if zlib.crc32(name.encode()) % count == index]
+
+
+def _is_nfs(name: str) -> bool:
+    """Whether it is what NFS makes of a file that is removed and still open somewhere."""
+    return name.startswith(".nfs")
+
+
+def _share_of_faults(step: epath.Path) -> Iterator[str]:
     if not summed_up(step):
         return
     expected: dict[str, str] = {}
@@ -139,10 +168,11 @@ def _share_of_faults(step: epath.Path, index: int, count: int) -> Iterator[str]:
     there = files(step)
     # What someone put beside the parts is none of ours.
     yield from (f"{name} has no sum" for name in there if "/" in name and name not in expected)
-    for name in sorted(expected)[index::count]:
+    for name in own_share(sorted(expected)):
+        path = step / name
         if name not in there:
             yield f"{name} is missing"
-        elif _sum(step / name) != expected[name]:
+        elif read_faults.retried(functools.partial(_sum, path), path) != expected[name]:
             yield f"{name} has changed since it was written"
 
 

@@ -24,7 +24,7 @@ def restore(
     checkpointer: Checkpointer,
     step: int,
     shapes: Any,
-    new: Callable[[], Any],
+    make: Callable[[Callable[[Any], Any]], Any],
     changed_model: str,
 ) -> tuple[Any, dict[str, Any]]:
     """A step's state, completed by that of a new run where that was chosen; the feed's position.
@@ -33,7 +33,7 @@ def restore(
       checkpointer: of the run.
       step: which checkpoint.
       shapes: what the run's state looks like.
-      new: makes the state of a new run.
+      make: gives the part of a new run's state that a function takes out of it.
       changed_model: one of `CHOICES`.
 
     Raises:
@@ -41,17 +41,17 @@ def restore(
     """
     if changed_model == REFUSE or not checkpointer.differences(step, shapes):
         return checkpointer.restore(step, shapes)
-    restored, position, lines = checkpointer.restore_fitting(step, new())
+    restored, position, lines = checkpointer.restore_fitting(step, shapes, make)
     _tell(step, lines)
     return restored, position
 
 
 def check(checkpointer: Checkpointer, step: int, shapes: Any, changed_model: str) -> None:
     """Compares as `restore` does; reads no tensor."""
-    if changed_model == REFUSE:
+    if changed_model == REFUSE or not checkpointer.differences(step, shapes):
         checkpointer.check(step, shapes)
     else:
-        _tell(step, checkpointer.differences(step, shapes))
+        _tell(step, checkpointer.check_fitting(step, shapes))
 
 
 def _tell(step: int, lines: list[str]) -> None:

@@ -5,6 +5,7 @@ from etils import epath
 CHOICE = (
     "; or, to take over what fits and begin with the rest anew, --gin.train.changed_model=\"'fit'\""
 )
+NOTHING_FITS = "; none of its parameters fits, so that changed_model='fit' has nothing to take over"
 _SHOWN = 20  # tensors named in one message
 
 

@@ -31,6 +31,12 @@ def fitting(saved: Any, wanted: Any) -> dict[str, Any]:
     )
 
 
+def without(tree: Any, part: Any) -> dict[str, Any]:
+    """The nested tensors of a tree that are not among those of another."""
+    names = {path for path, _ in _leaves(part)}
+    return _nest((path, leaf) for path, leaf in _leaves(tree) if path not in names)
+
+
 def differences(saved: Any, wanted: Any) -> list[str]:
     """One sentence for each tensor that only one tree has, or that has another shape or dtype."""
     have, want = _by_name(saved), _by_name(wanted)

@@ -11,22 +11,27 @@ from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared
 
+_TRAIN = "train first, with the same --gin_file and MODEL_DIR"
 
-def find_step(checkpointer: Checkpointer, step: int | None = None) -> int:
+
+def find_step(checkpointer: Checkpointer, step: int | None = None, *, advice: str = _TRAIN) -> int:
     """The step that was asked for, or the newest that has a checkpoint.
 
+    Args:
+      checkpointer: of the run.
+      step: None for the newest.
+      advice: what to do where no step has one.
+
     Raises:
-      UserError: none has.
+      UserError: none has, or none can be read.
     """
     if step is not None:
         return step
-    newest = checkpointer.latest_step()
-    if newest is None:
-        raise UserError(
-            f"{checkpointer.model_dir} holds no checkpoint; train first, with the same --gin_file "
-            "and MODEL_DIR"
-        )
-    return newest
+    if (newest := checkpointer.latest_step()) is not None:
+        return newest
+    if none := checkpointer.none_readable():
+        raise UserError(f"{none}\nput one back as it was")
+    raise UserError(f"{checkpointer.model_dir} holds no checkpoint; {advice}")
 
 
 def find_steps(checkpointer: Checkpointer, asked: str | Sequence[int]) -> list[int]:

@@ -1,17 +1,14 @@
 """The checkpoint that there is, compared with the model that is to go on from it."""
 
 import dataclasses
-import os
 from typing import Any
 
 import jax
 import optax
-from etils import epath
 
-from gshard_train import agreement, state
+from gshard_train import state
 from gshard_train.checkpointing import refusal, tensors
-from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
-from gshard_train.checkpointing.stored import Stored
+from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment
 from gshard_train.optimizer import resolved
@@ -58,7 +55,7 @@ def matched(
     Raises:
       UserError: they do not fit each other.
     """
-    saved, layers = _saved(checkpointer, step), moe_layers(new.params)
+    saved, layers = checkpointer.tensors(step), moe_layers(new.params)
     after = experts_at(new.params, layers)
     if after is None:
         raise UserError(
@@ -78,12 +75,6 @@ def matched(
     if before is None or faults:
         raise UserError(*faults)
     return Change(how, before, after, experiment.seed), OldRun(checkpointer, step, old, names)
-
-
-def _saved(checkpointer: Checkpointer, step: int) -> dict[str, Any]:
-    """The shapes of a step's tensors."""
-    stored = Stored(epath.Path(os.path.abspath(checkpointer.model_dir)) / DIRECTORY)
-    return agreement.together(lambda: stored.tensors(step))
 
 
 def _old_state(
