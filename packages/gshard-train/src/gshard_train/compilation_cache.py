@@ -3,7 +3,7 @@
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 DEFAULT_DIRECTORY = "compilation_cache"
 _NOT_WRITTEN = "Error writing persistent compilation cache entry"
+_HIT, _MISS = "/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses"
 _OPTIONS = {
     # Everything: the many small programs of a start take seconds together.
     "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -49,6 +50,21 @@ def use(directory: str | None, *, model_dir: str) -> Iterator[None]:
         _set(None)
         for name, value in before.items():
             jax.config.update(name, value)
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[Callable[[], bool]]:
+    """A `with` block that gives a function: whether all compiled in it was found in the cache."""
+    events: list[str] = []
+
+    def listen(event: str, **_: Any) -> None:
+        events.append(event)
+
+    jax.monitoring.register_event_listener(listen)
+    try:
+        yield lambda: _HIT in events and _MISS not in events
+    finally:
+        jax.monitoring.unregister_event_listener(listen)
 
 
 def faults(directory: str | None) -> Iterator[str]:

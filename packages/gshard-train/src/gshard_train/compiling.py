@@ -1,11 +1,13 @@
 """The training step, compiled before its first arrays are there."""
 
+import time
 from typing import Any
 
 from absl import logging
 
-from gshard_train import state
+from gshard_train import compilation_cache, state
 from gshard_train.experiment import Experiment, Prepared
+from gshard_train.monitoring import sign_of_life
 from gshard_train.monitoring.overview import program_memory
 from gshard_train.step import Step, make_step
 
@@ -23,8 +25,13 @@ def compiled(
         microbatches=experiment.microbatches,
         offload_optimizer=experiment.offload_optimizer,
     )
-    # Calling it finds the program that is made here.
-    program = run_step.lower(train_state, batch).compile()
-    if memory := program_memory(program):
-        logging.info("Compiled: %s.", memory)
+    logging.info("Compiling the step.")
+    began = time.monotonic()
+    with sign_of_life.told("compiling the step"), compilation_cache.watched() as was_there:
+        # Calling it finds the program that is made here.
+        program = run_step.lower(train_state, batch).compile()
+    how = "Traced, and found in the cache," if was_there() else "Compiled"
+    memory = program_memory(program)
+    seconds = time.monotonic() - began
+    logging.info("%s in %.1f s%s.", how, seconds, f": {memory}" if memory else "")
     return run_step

@@ -8,12 +8,13 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 from absl import logging
 
-from gshard_train import state
+from gshard_train import disk_faults, state
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.decode import BeamSearch, Search
 from gshard_train.decoding.decoder import Decoder, Hypothesis
@@ -132,7 +133,8 @@ class Evaluator:
             prefix = "eval" if len(self._splits) == 1 else f"eval/{split}"
             found |= {f"{prefix}/{name}": value for name, value in files.scalars(result).items()}
         if jax.process_index() == 0:
-            files.write_lines(self._experiment.model_dir)
+            with self._writing():
+                files.write_lines(self._experiment.model_dir)
         return found
 
     def is_done(self, step: int) -> bool:
@@ -283,6 +285,10 @@ class Evaluator:
                 self._config, self._languages, scores.load_NE
             )
         directory = self._experiment.path(files.DIRECTORY, str(result["step"]))
-        files.write_split(
-            directory, result["split"], result=result, lines=lines, documents=documents
-        )
+        with self._writing():
+            files.write_split(
+                directory, result["split"], result=result, lines=lines, documents=documents
+            )
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return disk_faults.writing("the evaluation's results", self._experiment.model_dir)

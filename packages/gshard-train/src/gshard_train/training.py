@@ -26,6 +26,7 @@ from gshard_train.data import Feed
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, open_feed, prepare
 from gshard_train.interruption import Interrupted, StopRequest
+from gshard_train.loop import Due, Loop
 from gshard_train.monitoring import profiling
 from gshard_train.monitoring.guard import Guard
 from gshard_train.monitoring.overview import overview
@@ -34,9 +35,9 @@ from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
 from gshard_train.prefetch import Prefetch
 from gshard_train.ranges import is_whole
+from gshard_train.saving import Saver
 from gshard_train.step import batch_sharding
 from gshard_train.watchdog import (
-    EVALUATING,
     HELD_OUT,
     READING,
     RESTORING,
@@ -133,6 +134,9 @@ def train(
             f"Kept.best={kept.best} needs figures of every checkpoint: CHECKPOINT_PERIOD="
             f"{checkpoint_period} has to be a multiple of EVAL_PERIOD={eval_period}"
         )
+    due = Due(
+        total=train_steps, checkpoint_period=checkpoint_period, eval_period=eval_period, kept=kept
+    )
     prepared = prepare(experiment)
     evaluation = evaluation if eval_period else None
     if dry_run:
@@ -174,10 +178,18 @@ def train(
                 config.save(effective_config, experiment.model_dir)
         logging.info("What is trained:\n%s", overview(experiment, prepared, train_state))
         watch = Stopwatch()
-        saving = functools.partial(
-            disk_faults.writing, "a checkpoint", experiment.path("checkpoints")
+        saver = Saver(
+            checkpointer,
+            config=effective_config,
+            identity=getattr(feed, "identity", dict)(),
+            newest=step or None,
         )
-        identity = getattr(feed, "identity", dict)()
+        guard = Guard(
+            lambda: nonfinite.pieces(prepared.model),
+            allowed=skipped_steps,
+            left_out=checkpointer.skipped_steps(step) if step else 0,
+            examples=getattr(feed, "examples", lambda _: None),
+        )
         with (
             Prefetch(feed, batch_sharding(experiment.rules, prepared.mesh)) as batches,
             Reporter(
@@ -190,92 +202,26 @@ def train(
                 peak_flops_per_device=peak_flops_per_device,
                 repeated_share=lambda: _repeated_share(feed, batches.get_state()),
                 began=began,
-                guard=Guard(
-                    lambda: nonfinite.pieces(prepared.model),
-                    allowed=skipped_steps,
-                    examples=getattr(feed, "examples", lambda _: None),
-                ),
+                guard=guard,
             ) as reporter,
             Profiler(
                 experiment.model_dir, profile_steps, start=step, total=train_steps
             ) as profiler,
         ):
-            is_on_disk = step > 0
-
-            def save(figures: Mapping[str, float]) -> None:
-                nonlocal is_on_disk
-                watchdog.tell(step, "saving")
-                gone = is_on_disk and last_checkpoint.vanished(experiment.model_dir)
-                with reporter.stall("checkpoint_stall_seconds"), saving():
-                    checkpointer.save(
-                        step,
-                        train_state,
-                        batches.get_state(),
-                        config=effective_config,
-                        identity=identity,
-                        metrics=figures,
-                    )
-                    is_on_disk = True
-                    if gone:
-                        checkpointer.wait()
-                        raise last_checkpoint.of_vanished(experiment.model_dir, step)
-
-            with saving():
-                checkpointer.prepare()
-            watchdog.tell(step, "compiling")
-            logging.info("Compiling the step.")
-            with reporter.stall("compile_seconds"):
-                run_step = compiled(experiment, prepared, train_state, batches.shapes())
-            stop.begin()
-            while step < train_steps and not stop.name:
-                watchdog.tell(step, "waiting for data")
-                position = batches.get_state()  # from before the batch, which it stands for
-                with watch.part("data"):
-                    batch = next(batches)
-                step += 1
-                watchdog.tell(step)
-                stop.agree()
-                profiler.before(step, train_state)
-                # The call itself waits where the devices cannot take another program yet.
-                with (
-                    watch.part("devices"),
-                    jax.profiler.StepTraceAnnotation("train", step_num=step),
-                ):
-                    train_state, metrics = run_step(train_state, batch)
-                profiler.after(step, metrics)
-                reporter.add(step, metrics, position)
-                last = step == train_steps
-                save_now = last or step % checkpoint_period == 0
-                evaluate_now = eval_period and (last or step % eval_period == 0)
-                if save_now or evaluate_now:
-                    # First the numbers: a step that gives none leaves no checkpoint behind.
-                    reporter.report()
-                figures: dict[str, float] = {}
-                if save_now and not kept.best:
-                    save(figures)
-                if evaluate and evaluate_now:
-                    watchdog.tell(step, EVALUATING)
-                    with (
-                        reporter.stall("evaluation_seconds"),
-                        disk_faults.writing("the evaluation's results", experiment.model_dir),
-                        contextlib.suppress(Interrupted),
-                    ):
-                        figures = evaluate(step, train_state.params, between=stop.check)
-                        reporter.add_figures(figures)
-                if stop.name and not figures:  # the evaluation is left to gshard-eval
-                    break
-                if save_now and kept.best:  # which of them are the best is known only now
-                    save(figures)
-                    kept.check(figures)
-            if stop.name:
-                reporter.report()
-                save({})
-            # Before the reporter closes, which may wait for TensorBoard's slow start.
-            watchdog.tell(step, "saving")
-            with saving():
-                checkpointer.wait()
-            if stop.name:
-                logging.info("Saved step %d %.1f s after %s.", step, stop.seconds, stop.name)
+            loop = Loop(
+                train_state,
+                due=due,
+                batches=batches,
+                saver=saver,
+                evaluate=evaluate,
+                reporter=reporter,
+                profiler=profiler,
+                watch=watch,
+                watchdog=watchdog,
+                stop=stop,
+            )
+            del train_state  # where it is not donated, the first one would stay in memory
+            step = loop.run(functools.partial(compiled, experiment, prepared))
     if step < train_steps:
         raise Interrupted(
             f"{stop.name}: stopped at step {step} of {train_steps}, whose checkpoint is in "

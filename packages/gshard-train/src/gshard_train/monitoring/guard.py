@@ -22,6 +22,7 @@ class Guard:
     Args:
       of_pieces: makes `pieces` of the model that is trained, when they are asked for.
       allowed: how many steps may be left out.
+      left_out: how many were, before a resume.
       examples: the names of the examples in this process's rows, of a position of the feed from
         before the batch; None where the feed does not tell.
 
@@ -35,9 +36,10 @@ class Guard:
         of_pieces: Callable[[], Sequence[nonfinite.Piece]],
         *,
         allowed: int = 0,
+        left_out: int = 0,
         examples: Callable[[Any], Sequence[str] | None] = lambda _: None,
     ):
-        self.left_out, self.allowed = 0, allowed
+        self.left_out, self.allowed = left_out, allowed
         self._pieces, self._examples = of_pieces, examples
 
     def check(self, step: int, metrics: Mapping[str, Any], position: Any) -> None:

@@ -35,19 +35,17 @@ class MetricsWriter:
 
     Attributes:
       before: the last line that earlier runs had written, one that is dropped included.
-      kept: the last one that is not dropped.
     """
 
     def __init__(self, model_dir: str | os.PathLike[str], *, start_step: int = 0):
         self.before: dict[str, Any] = {}
-        self.kept: dict[str, Any] = {}
         self._active = jax.process_index() == 0
         if not self._active:
             return
         self._path = os.path.join(model_dir, FILE_NAME)
         with disk_faults.writing(FILE_NAME, model_dir):
             os.makedirs(model_dir, exist_ok=True)
-            self.before, self.kept = _drop_after(self._path, start_step)
+            self.before = _drop_after(self._path, start_step)
             self._open()
         self._line: dict[str, Any] = {"step": start_step}
         self._waiting = ""  # lines before that one which are not on disk
@@ -163,29 +161,35 @@ def _number(value: Any) -> int | float:
     return value if isinstance(value, int) else float(value)
 
 
-def _drop_after(path: str, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _drop_after(path: str, step: int) -> dict[str, Any]:
     """Removes the lines behind `step`, and one that was cut short, by writing the file anew.
 
     Returns:
-      the last whole line that was there before, and the last one that stays.
+      the last whole line that was there before.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.readlines()
     except FileNotFoundError:
-        return {}, {}
+        return {}
     whole = [line for line in lines if _step_of(line) < math.inf]
     kept = [line for line in lines if _step_of(line) <= step]
-    last, newest = (json.loads(found[-1]) if found else {} for found in (whole, kept))
-    if len(kept) == len(lines):
-        return last, newest
-    _logger.info("Dropped %d lines behind step %d from %s.", len(lines) - len(kept), step, path)
+    last = json.loads(whole[-1]) if whole else {}
+    if (dropped := len(lines) - len(kept)) == 0:
+        return last
+    _logger.info(
+        "Dropped %d %s behind step %d from %s.",
+        dropped,
+        "line" if dropped == 1 else "lines",
+        step,
+        path,
+    )
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.writelines(kept)
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".new", path)
-    return last, newest
+    return last
 
 
 def _step_of(line: str) -> float:

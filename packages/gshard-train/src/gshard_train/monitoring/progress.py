@@ -6,7 +6,7 @@ step 1,250 of 2,050   loss 3.412   48,210 tokens/s   dropped 2.1 %   1:37 left
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import tqdm
@@ -38,7 +38,7 @@ class Progress:
     ):
         self._start, self._total, self._every, self._clock = start, total, every_seconds, clock
         self._shown_at = -float("inf")
-        self._hidden: str | None = None  # the newest line that was not shown
+        self._hidden: str | None = None  # the newest line that was not shown, without time left
         self._previous = (start, clock())
         self._step_seconds: float | None = None
         terminal = stream or sys.stderr
@@ -50,28 +50,39 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def update(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Takes in the figures of `step`: `loss`, `tokens_per_second`, `utilisation` and others."""
+    def update(self, step: int, scalars: Mapping[str, float], *, last: bool = False) -> None:
+        """Takes in the figures of `step`: `loss`, `tokens_per_second`, `utilisation` and others.
+
+        Args:
+          step: its number.
+          scalars: its figures; others than those that are shown do not count.
+          last: whether no step follows, so that they are shown now, and no time left.
+        """
         if "step_seconds" in scalars:  # without compiling, saving and evaluating
             self._step_seconds = scalars["step_seconds"]
         else:
             self._measure(step)
-        figures = "   ".join(self._figures(step, scalars))
+        figures = self._figures(scalars)
+        known = figures if last else [*figures, *self._left(step)]
         if self._bar:
-            self._bar.show(step, figures)
-            return
-        line = f"step {step:,} of {self._total:,}   {figures}"
-        if self._clock() - self._shown_at < self._every:
-            self._hidden = line
-            return
-        self._log(line)
+            self._bar.show(step, "   ".join(known))
+        elif last or self._clock() - self._shown_at >= self._every:
+            self._log(self._line(step, known))
+        else:
+            self._hidden = self._line(step, figures)
 
     def close(self) -> None:
-        """Shows the last figures if they were held back, and leaves the bar where it is."""
+        """Shows the last figures if they were held back, and leaves the bar where it is.
+
+        They come without the time left, since no step follows.
+        """
         if self._bar:
             self._bar.close()
         elif self._hidden:
             self._log(self._hidden)
+
+    def _line(self, step: int, figures: Sequence[str]) -> str:
+        return f"step {step:,} of {self._total:,}   {'   '.join(figures)}"
 
     def _log(self, line: str) -> None:
         _logger.info(line)
@@ -86,7 +97,7 @@ class Progress:
             self._step_seconds = (newest + older) / 2
             self._previous = (step, now)
 
-    def _figures(self, step: int, scalars: Mapping[str, float]) -> list[str]:
+    def _figures(self, scalars: Mapping[str, float]) -> list[str]:
         figures = []
         if "loss" in scalars:
             figures.append(f"loss {scalars['loss']:.3f}")
@@ -98,9 +109,12 @@ class Progress:
             figures.append(f"dropped {100 * scalars['dropped']:.1f} %")
         if "slowest_host" in scalars:
             figures.append(f"slowest host {scalars['slowest_host']:.0f}")
-        if self._step_seconds is not None:
-            figures.append(f"{_time(self._step_seconds * (self._total - step))} left")
         return figures
+
+    def _left(self, step: int) -> list[str]:
+        if self._step_seconds is None or step >= self._total:
+            return []
+        return [f"{_time(self._step_seconds * (self._total - step))} left"]
 
 
 class _Bar:

@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from gshard_train import agreement, nonfinite
+from gshard_train import nonfinite
 from gshard_train.experiment import Experiment, Prepared
 from gshard_train.monitoring import expert_load, hosts
-from gshard_train.monitoring.guard import Guard
+from gshard_train.monitoring.guard import Guard, NonfiniteError
 from gshard_train.monitoring.metrics import MetricsWriter
 from gshard_train.monitoring.overview import moe_layer_names
 from gshard_train.monitoring.progress import Progress
@@ -25,7 +25,6 @@ from gshard_train.step import Metrics
 
 # Added up; everything else is a mean over steps.
 COUNTS = ("source_tokens", "target_tokens", "sequences", "expert_load")
-_LEFT_OUT = "skipped_steps"
 _GIB = 2**30
 
 
@@ -66,7 +65,6 @@ class Reporter:
         self._repeated_share = repeated_share
         self._began = time.monotonic() if began is None else began
         self._guard = guard or Guard(lambda: nonfinite.pieces(prepared.model))
-        self._guard.left_out = agreement.decided(lambda: self._writer.kept.get(_LEFT_OUT, 0))
         self._newest: Metrics | None = None  # of step self._step, still on the devices
         self._position: Any = None  # of the feed before that step's batch
         self._done: list[dict[str, Any]] = []  # of the steps before, since the last report
@@ -110,6 +108,23 @@ class Reporter:
         if self._done:
             self._report()
 
+    def end(self) -> None:
+        """As `report`, when no step follows: the line of progress has no time left and comes now.
+
+        Raises:
+          NonfiniteError: as `report` does.
+        """
+        self._fetch()
+        if self._done:
+            self._report(last=True)
+        if self._progress:
+            self._progress.close()
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps were left out for NaN or Inf, of those that were reported."""
+        return self._guard.left_out
+
     def add_figures(self, scalars: Mapping[str, float]) -> None:
         """Adds scalars, such as an evaluation's, to the line of the step that was reported last."""
         self._writer.add(self._step, scalars)
@@ -136,10 +151,20 @@ class Reporter:
         with self._watch.part("devices"):
             jax.block_until_ready(self._newest)
         metrics, self._newest = jax.device_get(self._newest), None
+        try:
+            self._guard.check(self._step, metrics, self._position)
+        except NonfiniteError:
+            self._report_before()
+            raise
         self._done.append(metrics)
-        self._guard.check(self._step, metrics, self._position)
 
-    def _report(self) -> None:
+    def _report_before(self) -> None:
+        """Reports the steps before one that stops the run."""
+        if self._done:
+            self._step -= 1
+            self._report(last=True)
+
+    def _report(self, *, last: bool = False) -> None:
         steps, self._done = self._done, []
         counts = {
             name: np.sum([s[name] for s in steps], axis=0) for name in COUNTS if name in steps[0]
@@ -152,7 +177,7 @@ class Reporter:
             if np.ndim(value) == 0 and name not in (*COUNTS, "nonfinite")
         }
         if self._guard.allowed or self._guard.left_out:
-            scalars[_LEFT_OUT] = self._guard.left_out
+            scalars["skipped_steps"] = self._guard.left_out
         scalars |= self._speed(counts, len(steps)) | self._cost() | _memory()
         if (share := self._repeated_share()) is not None:
             scalars["repeated_share"] = share
@@ -164,7 +189,7 @@ class Reporter:
         self._writer.write(self._step, scalars)
         self._reported = self._step
         if self._progress:
-            self._progress.update(self._step, scalars)
+            self._progress.update(self._step, scalars, last=last)
 
     def _speed(self, counts: Mapping[str, Any], steps: int) -> dict[str, float]:
         """Over the time in which steps are made: without stalls, with the wait for data."""
