@@ -251,6 +251,12 @@ def test_effective_configuration_runs_again_alone(tmp_path):
     assert train(config.load(["again.gin"], ["STEPS = 99"]))["total_steps"] == 99
 
 
+def test_choices_for_once_are_left_out_with_the_macros_that_only_they_use():
+    loaded = load(DIR, "CHOICE = 'anew'", "training.train.extra = %CHOICE")
+    assert loaded.text_without("gin_fake.work.train", ["extra"]) == load(DIR).text
+    assert "CHOICE" in loaded.text
+
+
 def test_effective_configuration_is_readable():
     assert load(DIR, "train.total_steps = 5").text == (
         "# Everything that was set. Runs again with this file as the only --gin_file; "

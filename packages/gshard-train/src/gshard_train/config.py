@@ -50,6 +50,10 @@ class LoadedConfig:
         """Every value with the file and line, or the flag, that set it, and what it replaced."""
         return self._resolved.origins()
 
+    def text_without(self, name: str, parameters: Collection[str]) -> str:
+        """The same text without what is bound to some parameters of the function of a full name."""
+        return self._resolved.text_without(name, parameters)
+
     def call(self, name: str, **given: Any) -> Any:
         """Calls the function of a full name with its bound arguments and with `given`.
 

@@ -16,6 +16,21 @@ class Resolved(NamedTuple):
     bound: parameters.Bound
     statements: Statements
     names: Names
+    roots: Collection[str] = ()
+
+    def text_without(self, function: str, parameters: Collection[str]) -> str:
+        """The text without what is bound to some parameters, and what only that needs.
+
+        Args:
+          function: its full name.
+          parameters: of the function.
+        """
+        left = {
+            (scope, target, parameter): binding
+            for (scope, target, parameter), binding in self.bound.items()
+            if target.name != function or parameter not in parameters
+        }
+        return _rendered(self.statements, self.names, left, self.roots)
 
     def origins(self) -> str:
         """Every value with the place that set it and what it replaced."""
@@ -56,7 +71,11 @@ def resolve(statements: Statements, roots: Collection[str] = ()) -> Resolved:
         faults += reach.replaced(statements, names, bound, roots)
     if faults:
         raise UserError(*dict.fromkeys(faults))
-    rendered = text.render(
-        names, statements.imports, *reach.effective(statements, names, bound, roots)
-    )
-    return Resolved(rendered, bound, statements, names)
+    return Resolved(_rendered(statements, names, bound, roots), bound, statements, names, roots)
+
+
+def _rendered(
+    statements: Statements, names: Names, bound: parameters.Bound, roots: Collection[str]
+) -> str:
+    found = reach.effective(statements, names, bound, roots)
+    return text.render(names, statements.imports, *found)
