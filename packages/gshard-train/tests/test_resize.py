@@ -126,6 +126,8 @@ def test_a_dense_model_becomes_experts_that_say_the_same(tiny, tmp_path):
     for field in ("v_row", "v_col", "v"):
         assert not np.any(at(getattr(after.opt_state[0], field), layer)["router"])
     # Of wi [12, 20] the means over the first dimension.
+    routers = [at(after.params, ("encoder", *layer[1:])), at(after.params, layer)]
+    assert not np.array_equal(routers[0]["router"], routers[1]["router"])
     columns, was = (at(each.opt_state[0].v_col, layer)["wi"] for each in (after, before))
     np.testing.assert_allclose(columns, np.repeat(was[:, None], 4, 1) / 4, rtol=1e-5)
 
@@ -312,10 +314,16 @@ def test_faults_are_told_at_once_and_nothing_is_written(old, split, tmp_path):
     whole, _ = old
     said = refusal(dataclasses.replace(split, batch_size=9), from_dir="/not/there", how="double")
     assert "--how=double is none of the ways; give one of split, merge, copy, average" in said
-    assert "from_dir='/not/there': there is no such directory" in said
+    assert "--from_dir=/not/there: there is no such directory" in said
     assert f"MODEL_DIR={split.model_dir!r} has checkpoints already, 7" in said
     assert "batch_size=9 cannot be divided" in said
-    assert "is MODEL_DIR itself" in refusal(whole, from_dir=whole.model_dir, how="copy")
+    wrong = {"from_dir": whole.model_dir, "how": "", "step": 6, "noise": -1.0}
+    said = refusal(whole, **wrong).splitlines()
+    assert said[0] == "--how is missing; give one of split, merge, copy, average, upcycle"
+    assert said[1].startswith("--noise=-1.0 must be")
+    assert said[2].startswith("--step=6: there is no such checkpoint in --from_dir=")
+    assert said[2].endswith("; there is 7")
+    assert said[3].startswith(f"--from_dir={whole.model_dir} is MODEL_DIR itself")
     model = dataclasses.replace(whole.model, **SPLIT, embed=13)
     other = run_of(tmp_path / "new", model, optimizer=sgd(0.1, momentum=0.5))
     said = refusal(other, from_dir=whole.model_dir, how="copy")

@@ -60,7 +60,7 @@ class Change:
         return factor(self.how, self.before, self.after)
 
     def changed(
-        self, name: str, layer: Mapping[str, Any], array: Array | None, kind: Kind
+        self, name: str, layer: Mapping[str, Any], array: Array | None, kind: Kind, number: int = 0
     ) -> Array:
         """An array of a layer's parameter, as the new model has it.
 
@@ -69,12 +69,13 @@ class Change:
           layer: shapes of all parameters that the layer has.
           array: the parameter, or what is kept of it in the same shape; None for a new router.
           kind: which of them.
+          number: the layer's, by which new routers differ.
         """
         # The functions look at whole layers; what is not asked for leaves the program again.
         tree: dict[str, Array] = {n: jnp.zeros(each.shape, each.dtype) for n, each in layer.items()}
         if array is not None:
             tree[name] = array
-        made = self._layer(tree)[name]
+        made = self._layer(tree, number)[name]
         if kind == "parameter":
             return made
         scale = self._scale(name)
@@ -86,8 +87,7 @@ class Change:
         """A new parameter with its noise; `number` is the layer's."""
         if not self.noise:
             return array
-        key = jax.random.fold_in(jax.random.fold_in(self._key(), 1), number)
-        return add_noise({name: array}, key, noise=self.noise)[name]
+        return add_noise({name: array}, self._key(1, number), noise=self.noise)[name]
 
     def words(self, name: str, kind: Kind) -> str:
         """What becomes of such an array, in a few words."""
@@ -115,7 +115,7 @@ class Change:
             return self.how in ("copy", "average") or (self.how, kind) == ("merge", "gradient")
         return True
 
-    def _layer(self, tree: dict[str, Array]) -> Mapping[str, Array]:
+    def _layer(self, tree: dict[str, Array], number: int) -> Mapping[str, Array]:
         if self.how == "split":
             return split_experts(tree, self.times)
         if self.how == "merge":
@@ -124,10 +124,11 @@ class Change:
             return copy_experts(tree, self.times)
         if self.how == "average":
             return average_experts(tree, self.times)
-        return upcycle(tree, self.times, key=self._key(), router_std=self.router_std)
+        return upcycle(tree, self.times, key=self._key(0, number), router_std=self.router_std)
 
-    def _key(self) -> Array:
-        return jax.random.key(self.seed)
+    def _key(self, use: int, number: int) -> Array:
+        """For one of two uses in one layer."""
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), use), number)
 
     def _of_parameter(self, name: str) -> float:
         if name != "wo":

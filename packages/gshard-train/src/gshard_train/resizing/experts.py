@@ -107,4 +107,4 @@ def lacking(before: Experts, after: Experts) -> str:
     if fits := [f"{width} ({how})" for how, width in widths.items() if width]:
         return f"set TransformerConfig.expert_mlp = {' or '.join(fits)}"
     few, many = sorted((before.count, after.count))
-    return f"one number has to be a multiple of the other, and {many} is none of {few}"
+    return f"one number has to be a multiple of the other, and {many} is not a multiple of {few}"

@@ -107,7 +107,8 @@ def _changed(
     if prefix == ["params"]:
 
         def parameter(array: Array | None = None) -> Array:
-            return change.noisy(name, change.changed(name, shapes, array, "parameter"), number)
+            made = change.changed(name, shapes, array, "parameter", number)
+            return change.noisy(name, made, number)
 
         return fate(change.words(name, "parameter"), (path,) if had else (), parameter)
     if change.how == "upcycle" and name == "router":

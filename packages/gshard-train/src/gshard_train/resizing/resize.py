@@ -20,6 +20,7 @@ from gshard_train.resizing.fates import Fate, Names, by_path, fates, table
 from gshard_train.resizing.old_run import OldRun, matched
 
 _CHOICES = "TransformerConfig.choices"
+_ADVICE = "--from_dir has to be the directory of a run that has trained, its MODEL_DIR"
 _PROMISES = {
     "split": "Outputs stay the same, while nothing drops, where {choices} is {n} times that of the "
     "old run; with slots_per_token {n} times as large too, an expert has as many slots as before.",
@@ -68,7 +69,7 @@ def resize(
       UserError: everything that does not fit; nothing was written.
     """
     prepared = _prepared(
-        experiment, lambda: _value_faults(experiment, from_dir, how, noise, router_std)
+        experiment, lambda: _value_faults(experiment, from_dir, how, step, noise, router_std)
     )
     new = state.abstract_state(
         prepared.model,
@@ -78,7 +79,7 @@ def resize(
         offload_optimizer=experiment.offload_optimizer,
     )
     checkpointer = Checkpointer(from_dir)
-    step = find_step(checkpointer, step)
+    step = find_step(checkpointer, step, advice=_ADVICE)
     change, source = matched(experiment, new, checkpointer, step, how)
     change = dataclasses.replace(change, noise=noise, router_std=router_std)
     plan = fates(change, source.shapes, new, Names(source.names, prepared.model.names()))
@@ -120,19 +121,29 @@ def _prepared(experiment: Experiment, value_faults: Callable[[], Iterator[str]])
 
 
 def _value_faults(
-    experiment: Experiment, from_dir: str, how: str, noise: float, router_std: float
+    experiment: Experiment,
+    from_dir: str,
+    how: str,
+    step: int | None,
+    noise: float,
+    router_std: float,
 ) -> Iterator[str]:
-    if how not in HOWS:
+    if not how:
+        yield f"--how is missing; give one of {', '.join(HOWS)}"
+    elif how not in HOWS:
         yield f"--how={how} is none of the ways; give one of {', '.join(HOWS)}"
-    yield from not_negative(noise=noise, router_std=router_std)
+    yield from (f"--{fault}" for fault in not_negative(noise=noise, router_std=router_std))
     if not from_dir:
-        yield "from_dir is missing; add --from_dir=/path/to/the/run that there is"
+        yield "--from_dir is missing; add --from_dir=/path/to/the/run that there is"
     elif not os.path.isdir(from_dir):
-        yield f"from_dir={from_dir!r}: there is no such directory; give the run that there is"
+        yield f"--from_dir={from_dir}: there is no such directory; give the run that there is"
+    elif step is not None and step not in (steps := Checkpointer(from_dir).steps()):
+        have = f"there {'are' if len(steps) > 1 else 'is'} {', '.join(map(str, steps)) or 'none'}"
+        yield f"--step={step}: there is no such checkpoint in --from_dir={from_dir}; {have}"
     if not experiment.model_dir:
         return
     if from_dir and os.path.realpath(from_dir) == os.path.realpath(experiment.model_dir):
-        yield f"from_dir={from_dir!r} is MODEL_DIR itself; give the new run a directory of its own"
+        yield f"--from_dir={from_dir} is MODEL_DIR itself; give the new run a directory of its own"
     elif there := Checkpointer(experiment.model_dir).steps():
         yield (
             f"MODEL_DIR={experiment.model_dir!r} has checkpoints already, "
