@@ -228,14 +228,18 @@ def test_checkpoint_of_another_model_names_the_tensors(saved, mesh):
     assert snapshot(saved) == before
 
 
-def test_checkpoint_of_another_optimizer_says_so(saved, mesh):
+def test_checkpoint_of_another_optimizer_says_so(tmp_path, mesh):
     state = make_state(mesh)
+    config = "optimizer.adam.b2 = 0.9\nexperiment.Experiment.optimizer = @optimizer.adam()\n"
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(10, state, FEED, config=config)
     other = state._replace(opt_state=optax.sgd(1e-3, momentum=0.9).init(state.params))
     expected = (
         r"checkpoint 10 in .* is of another optimizer: \d+ tensors differ, none of the parameters, "
         r"and nothing was changed; .*, or another MODEL_DIR for this optimizer; .*changed_model.*\n"
+        r"  the run that saved it has optimizer = @optimizer\.adam\(\)\n"
     )
-    with Checkpointer(saved) as checkpointer, pytest.raises(UserError, match=expected):
+    with Checkpointer(tmp_path) as checkpointer, pytest.raises(UserError, match=expected):
         checkpointer.restore(10, abstract(other))
 
 

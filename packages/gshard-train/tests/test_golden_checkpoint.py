@@ -16,6 +16,7 @@ import numpy as np
 from gshard_annotate import make_mesh
 from gshard_train import layouts, state
 from gshard_train.checkpointing.checkpoint import Checkpointer
+from gshard_train.checkpointing.stored import Stored
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import adafactor, resolved
 
@@ -59,7 +60,7 @@ def test_a_checkpoint_of_0_1_0_is_read_whole(tmp_path):
     with Checkpointer(tmp_path) as checkpointer:
         assert checkpointer.latest_step() == STEP
         restored, position = checkpointer.restore(STEP, target)
-        assert checkpointer.config(STEP) == CONFIG_TEXT
+        assert Stored(tmp_path).run(STEP)["config"] == CONFIG_TEXT
         assert checkpointer.feed_identity(STEP) == IDENTITY
     assert position == POSITION
     expected = jax.tree_util.tree_map_with_path(numbers, target)

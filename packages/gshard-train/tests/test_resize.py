@@ -321,7 +321,7 @@ def test_faults_are_told_at_once_and_nothing_is_written(old, split, tmp_path):
     said = refusal(whole, **wrong).splitlines()
     assert said[0] == "--how is missing; give one of split, merge, copy, average, upcycle"
     assert said[1].startswith("--noise=-1.0 must be")
-    assert said[2].startswith("--step=6: there is no such checkpoint in --from_dir=")
+    assert said[2].startswith("--step=6: there is no such checkpoint that can be read in")
     assert said[2].endswith("; there is 7")
     assert said[3].startswith(f"--from_dir={whole.model_dir} is MODEL_DIR itself")
     model = dataclasses.replace(whole.model, **SPLIT, embed=13)

@@ -15,6 +15,8 @@ from where gshard-train goes on. Flags beside those below:
   --router_std: standard deviation of a new router, when upcycling (0.02).
 """
 
+from typing import Any
+
 from absl import flags
 
 from gshard_train import binary, config
@@ -22,11 +24,21 @@ from gshard_train import binary, config
 _TRAIN = "gshard_train.training.train"
 
 
+class _Step(flags.IntegerParser):
+    """A step, told in words where it is none."""
+
+    def convert(self, argument: Any) -> int:
+        try:
+            return super().convert(argument)
+        except (TypeError, ValueError):
+            raise ValueError("must be a whole number, that of a checkpoint") from None
+
+
 def define(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags that the other binaries do not have."""
     flags.DEFINE_string("from_dir", "", "The run that there is.", flag_values=values)
     flags.DEFINE_string("how", "", "split, merge, copy, average, upcycle.", flag_values=values)
-    flags.DEFINE_integer("step", None, "Of the checkpoint.", flag_values=values)
+    flags.DEFINE(_Step(), "step", None, "Of the checkpoint.", flag_values=values)
     flags.DEFINE_float("noise", 0.0, "Of new experts.", flag_values=values)
     flags.DEFINE_float("router_std", 0.02, "Of a new router.", flag_values=values)
 

@@ -10,12 +10,14 @@ from typing import Any
 from absl import logging
 
 from gshard_train import agreement
+from gshard_train.checkpointing import refusal
 from gshard_train.data import AnotherOrderError, Feed
 from gshard_train.errors import UserError, reported_as_user_error
 
 REFUSE, GO_ON, RESTART = CHOICES = ("refuse", "go on", "restart")
-_SHOWN = 20  # differences in one message
 _WIDTH = 60  # characters of a value
+_ALIKE = 3  # names of one kind, such as languages, that are told in one line
+_NAMED = 8  # of them
 _CHOICE = (
     "to go on at the same number of batches, where examples may come again or never, add "
     f"--gin.train.changed_feed=\"'{GO_ON}'\"; to begin the data anew \"'{RESTART}'\""
@@ -49,10 +51,8 @@ def begins_anew(
         logging.info("Checkpoint %d does not say what its order of examples depended on.", step)
     if not lines:
         return False
-    shown = [f"  {line}" for line in lines[:_SHOWN]]
-    if len(lines) > _SHOWN:
-        shown.append(f"  and {len(lines) - _SHOWN} more")
-    said = "\n".join([f"the training feed is another than that of checkpoint {step}:", *shown])
+    first = f"the training feed is another than that of checkpoint {step}:"
+    said = "\n".join([first, *refusal.shortened(lines)])
     return _chosen(said, changed_feed) == RESTART
 
 
@@ -72,12 +72,37 @@ def go_to(feed: Feed, position: dict[str, Any], *, step: int, changed_feed: str)
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """A line for each name whose value differs; what is not there is as None."""
+    """A line for each name whose value differs; what is not there is as None.
+
+    Names that are alike but for their last word, and differ in the same way, have one together.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name in {**then, **now}:
+        if then.get(name) != now.get(name):
+            kind = (name.rpartition(" ")[0] or name, _way(then.get(name), now.get(name)))
+            alike.setdefault(kind, []).append(name)
     return [
-        f"{name}: {_text(then.get(name))} then, {_text(now.get(name))} now"
-        for name in {**then, **now}
-        if then.get(name) != now.get(name)
+        line for (of, way), names in alike.items() for line in _lines(of, way, names, then, now)
     ]
+
+
+def _way(then: Any, now: Any) -> str:
+    """How a value differs, in words for several."""
+    if now is None:
+        return "there then, none now"
+    return "none then, there now" if then is None else "other ones now"
+
+
+def _lines(
+    of: str, way: str, names: list[str], then: Mapping[str, Any], now: Mapping[str, Any]
+) -> list[str]:
+    if len(names) < _ALIKE:
+        return [
+            f"{name}: {_text(then.get(name))} then, {_text(now.get(name))} now" for name in names
+        ]
+    last = [name.rpartition(" ")[2] for name in names]
+    more = f" and {len(last) - _NAMED} more" if len(last) > _NAMED else ""
+    return [f"{of} {', '.join(last[:_NAMED])}{more}: {way}"]
 
 
 def _went(feed: Feed, position: dict[str, Any]) -> str | None:

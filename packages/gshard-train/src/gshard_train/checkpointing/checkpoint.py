@@ -306,7 +306,8 @@ class Checkpointer:
     def _compare(self, step: int, saved: Any, wanted: Any, choice: str = "") -> None:
         if lines := tensors.differences(saved, wanted):
             advice = experts.hint(saved, wanted, self.model_dir)
-            raise UserError(refusal.text(step, self._directory, lines, choice + advice))
+            config = self._stored.run(step).get("config", "")
+            raise UserError(refusal.text(step, self._directory, lines, choice + advice, config))
 
     def _read_checked(self, step: int, parts: dict[str, Any]) -> Any:
         """Parts of a step whose files are as they were written; raised is the same everywhere."""

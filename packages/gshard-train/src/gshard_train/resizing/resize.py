@@ -87,16 +87,7 @@ def resize(
     if dry_run:
         logging.info("Dry run: nothing was written.")
         return step
-    made, feed_state = _carried_over(source, prepared, new, plan)
-    identity = checkpointer.feed_identity(step)
-    with (
-        last_checkpoint.told(experiment.model_dir),
-        disk_faults.writing("the checkpoint", experiment.path(DIRECTORY)),
-    ):
-        with Checkpointer(experiment.model_dir) as target:
-            target.save(step, made, feed_state, config=effective_config, identity=identity)
-        if effective_config:
-            config.save(effective_config, experiment.model_dir)
+    _write(source, experiment, *_carried_over(source, prepared, new, plan), effective_config)
     logging.info(
         "Wrote checkpoint %d to %s; gshard-train with the same --gin_file and MODEL_DIR goes on "
         "from there.",
@@ -133,13 +124,7 @@ def _value_faults(
     elif how not in HOWS:
         yield f"--how={how} is none of the ways; give one of {', '.join(HOWS)}"
     yield from (f"--{fault}" for fault in not_negative(noise=noise, router_std=router_std))
-    if not from_dir:
-        yield "--from_dir is missing; add --from_dir=/path/to/the/run that there is"
-    elif not os.path.isdir(from_dir):
-        yield f"--from_dir={from_dir}: there is no such directory; give the run that there is"
-    elif step is not None and step not in (steps := Checkpointer(from_dir).steps()):
-        have = f"there {'are' if len(steps) > 1 else 'is'} {', '.join(map(str, steps)) or 'none'}"
-        yield f"--step={step}: there is no such checkpoint in --from_dir={from_dir}; {have}"
+    yield from _source_faults(from_dir, step)
     if not experiment.model_dir:
         return
     if from_dir and os.path.realpath(from_dir) == os.path.realpath(experiment.model_dir):
@@ -148,6 +133,19 @@ def _value_faults(
         yield (
             f"MODEL_DIR={experiment.model_dir!r} has checkpoints already, "
             f"{', '.join(map(str, there))}; give the new run a directory of its own"
+        )
+
+
+def _source_faults(from_dir: str, step: int | None) -> Iterator[str]:
+    if not from_dir:
+        yield "--from_dir is missing; add --from_dir=/path/to/the/run that there is"
+    elif not os.path.isdir(from_dir):
+        yield f"--from_dir={from_dir}: there is no such directory; give the run that there is"
+    elif step is not None and step not in (steps := Checkpointer(from_dir).steps()):
+        have = f"there {'are' if len(steps) > 1 else 'is'} {', '.join(map(str, steps)) or 'none'}"
+        yield (
+            f"--step={step}: there is no such checkpoint that can be read in --from_dir={from_dir}"
+            f"; {have}"
         )
 
 
@@ -189,6 +187,25 @@ def _carried_over(
     leaves = [made.get(path) for path in wanted]
     state_of = jax.tree.unflatten(jax.tree.structure(new), leaves)
     return _with_fresh(state_of, prepared, new, plan), feed_state
+
+
+def _write(
+    source: OldRun,
+    experiment: Experiment,
+    made: state.TrainState,
+    feed_state: Mapping[str, Any],
+    effective_config: str,
+) -> None:
+    """Saves a state as the first checkpoint of a run, and its configuration beside it."""
+    identity = source.checkpointer.feed_identity(source.step)
+    with (
+        last_checkpoint.told(experiment.model_dir),
+        disk_faults.writing("the checkpoint", experiment.path(DIRECTORY)),
+    ):
+        with Checkpointer(experiment.model_dir) as target:
+            target.save(source.step, made, feed_state, config=effective_config, identity=identity)
+        if effective_config:
+            config.save(effective_config, experiment.model_dir)
 
 
 def _made(fate: Fate, used: list[jax.Array], wanted: jax.ShapeDtypeStruct) -> Any:
