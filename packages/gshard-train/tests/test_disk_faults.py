@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import shutil
+import types
 import warnings
 
 import jax.numpy as jnp
@@ -86,6 +87,18 @@ def test_only_what_another_machine_may_not_have_is_started_again(number, code, a
     )
     assert error.value.faults[1].startswith(advice)
     assert error.value.exit_code == code
+
+
+def test_a_read_only_mount_is_found_before_any_work(tmp_path, monkeypatch):
+    disk_faults.check_mount("MODEL_DIR", tmp_path / "run")
+    read_only = types.SimpleNamespace(f_flag=os.ST_RDONLY)
+    monkeypatch.setattr("os.statvfs", lambda _: read_only)
+    with pytest.raises(DiskError) as error:
+        disk_faults.check_mount("MODEL_DIR", tmp_path / "run")
+    assert error.value.faults[0] == (
+        f"MODEL_DIR could not be written: Read-only file system ({tmp_path})"
+    )
+    assert error.value.exit_code == RESTART
 
 
 def test_another_process_s_error_and_other_errors_are_known():

@@ -11,6 +11,8 @@ import jax
 from absl import logging
 from jax.experimental.compilation_cache import compilation_cache
 
+from gshard_train import disk_faults
+
 DEFAULT_DIRECTORY = "compilation_cache"
 _NOT_WRITTEN = "Error writing persistent compilation cache entry"
 _HIT, _MISS = "/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses"
@@ -72,13 +74,14 @@ def faults(directory: str | None) -> Iterator[str]:
     if directory is not None and (not isinstance(directory, str) or not directory):
         yield f"compilation_cache_dir={directory!r} names no directory; use None for no cache"
         return
-    if directory is None or "://" in directory or not (path := Path(directory)).is_absolute():
+    if directory is None or "://" in directory or not Path(directory).is_absolute():
         return
-    there = next(each for each in (path, *path.parents) if each.exists())
+    there = disk_faults.nearest(directory)
     if not there.is_dir():
         yield f"compilation_cache_dir={directory!r}: {there} is a file; give a directory or None"
     elif not os.access(there, os.W_OK | os.X_OK):
-        yield f"compilation_cache_dir={directory!r} cannot be written: no permission for {there}"
+        why = "a read-only mount at" if disk_faults.is_read_only(there) else "no permission for"
+        yield f"compilation_cache_dir={directory!r} cannot be written: {why} {there}"
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from gshard_train.errors import RESTART, USER_ERROR, UserError
 
@@ -54,6 +55,28 @@ def reason(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {error}".split("\n")[0]
+
+
+def check_mount(what: str, where: str | os.PathLike[str]) -> None:
+    """Finds before any work what `writing` would find later, on this machine and not on each.
+
+    Raises:
+      DiskError: what `where` lies on, or will, is read-only or cannot be looked at.
+    """
+    with writing(what, where):
+        if is_read_only(there := nearest(where)):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), os.fspath(there))
+
+
+def is_read_only(path: Path) -> bool:
+    """Whether a path lies on a mount that takes nothing, whatever the permissions are."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def nearest(path: str | os.PathLike[str]) -> Path:
+    """A path itself where it is there, or else the nearest above it."""
+    path = Path(path).absolute()
+    return next(each for each in (path, *path.parents) if each.exists())
 
 
 def error_number(error: BaseException | None) -> int | None:

@@ -15,7 +15,7 @@ import optax
 from jax.sharding import Mesh
 
 from gshard_annotate import Rules
-from gshard_train import layouts, state, tensorflow_devices
+from gshard_train import disk_faults, layouts, state, tensorflow_devices
 from gshard_train.data import FEATURES, PACKED_FEATURES, Feed, MakeFeed, own_share
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
@@ -85,14 +85,17 @@ def prepare(experiment: Experiment) -> Prepared:
 
     Raises:
       UserError: with everything that was found wrong.
+      DiskError: where nothing was, but the directory lies on what cannot be written.
     """
-    faults = list(_value_faults(experiment))
+    with disk_faults.writing("MODEL_DIR", experiment.model_dir):
+        faults = list(_value_faults(experiment))
     mesh = _attempt(faults, experiment.make_mesh)
     model = _attempt(faults, lambda: state.abstract_model(experiment.model))
     if mesh is not None:
         faults += mesh_faults(experiment, mesh)
     if mesh is None or model is None or faults:
         raise UserError(*faults)
+    disk_faults.check_mount("MODEL_DIR", experiment.model_dir)
     optimizer = _attempt(faults, lambda: resolved(experiment.optimizer, model.names()))
     if optimizer is not None:
         arguments = (model, optimizer, experiment.rules, mesh)
@@ -238,10 +241,11 @@ def _directory_faults(model_dir: str) -> Iterator[str]:
             f"inside quotes; write {os.path.expanduser(model_dir)!r}"
         )
         return
-    path = Path(model_dir).absolute()
-    there = next(p for p in (path, *path.parents) if p.exists())
+    there = disk_faults.nearest(model_dir)
     if not there.is_dir():
-        file = "is a file" if there == path else f"lies below the file {there}"
+        file = (
+            "is a file" if there == Path(model_dir).absolute() else f"lies below the file {there}"
+        )
         yield f"MODEL_DIR={model_dir!r} {file}; give a directory"
-    elif not os.access(there, os.W_OK | os.X_OK):
+    elif not disk_faults.is_read_only(there) and not os.access(there, os.W_OK | os.X_OK):
         yield f"MODEL_DIR={model_dir!r} cannot be written: no permission for {there}"

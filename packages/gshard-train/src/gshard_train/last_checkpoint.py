@@ -11,6 +11,7 @@ from gshard_train.checkpointing.checkpoint import DIRECTORY, Checkpointer
 from gshard_train.checkpointing.stored import Stored
 from gshard_train.disk_faults import DiskError, writing
 from gshard_train.errors import UserError
+from gshard_train.monitoring import sign_of_life
 from gshard_train.monitoring.guard import NonfiniteError
 
 
@@ -39,13 +40,17 @@ def checkpointing(checkpointer: Checkpointer) -> Iterator[Checkpointer]:
         yield checkpointer
     except BaseException:
         try:
-            with writing("a checkpoint", directory):
+            with writing("a checkpoint", directory), _told_of_closing():
                 checkpointer.close()
         except DiskError as fault:
             logging.error(fault.faults[0])
         raise
-    with writing("a checkpoint", directory):
+    with writing("a checkpoint", directory), _told_of_closing():
         checkpointer.close()
+
+
+def _told_of_closing() -> contextlib.AbstractContextManager[None]:
+    return sign_of_life.told("summing up the checkpoint's files", every_seconds=5.0)
 
 
 def newest(model_dir: str) -> str:

@@ -10,6 +10,7 @@ from absl import logging
 
 from gshard_train.checkpointing.policy import Kept
 from gshard_train.interruption import Interrupted, StopRequest
+from gshard_train.monitoring import sign_of_life
 from gshard_train.monitoring.profiling import Profiler
 from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
@@ -166,7 +167,8 @@ class Loop:
             self._save({})
         self._watchdog.tell(self._step, "saving")
         # Before the reporter closes, which may wait for TensorBoard's slow start.
-        self._saver.wait()
+        with sign_of_life.told("writing the checkpoint", every_seconds=10.0):
+            self._saver.wait()
         if self._stop.name:
             logging.info(
                 "Saved step %d %.1f s after %s.", self._step, self._stop.seconds, self._stop.name

@@ -41,7 +41,9 @@ class TensorBoard:
     def close(self) -> None:
         """Draws the newest load and waits until everything is written."""
         self._thread.submit(self._guard, self._draw)
-        self._thread.submit(self._guard, self._close)
+        last = self._thread.submit(self._guard, self._close)
+        if concurrent.futures.wait([last], timeout=1.0).not_done:
+            _logger.info("Writing TensorBoard's events; first the library for it is loaded.")
         self._thread.shutdown(wait=True)
 
     def _guard(self, function: Any, *arguments: Any) -> None:
