@@ -92,25 +92,8 @@ def make_step(
             # Not before the gradients are there, when the activations' memory is free again.
             grads, opt_state = jax.lax.optimization_barrier((grads, opt_state))
             opt_state = jax.device_put(opt_state, on_device.opt_state)
-        updates, new_opt_state = optimizer.update(grads, opt_state, state.params)
-        of_grads_P = nonfinite.sums_of_squares(grads, names)
-        # Not the update: that would keep all of it in memory until the last part is known.
-        bad = ~jnp.isfinite(metrics["total_loss"] + of_grads_P.sum())
-        new_params = optax.apply_updates(state.params, updates)
-        params = nonfinite.unless(bad, new_params, state.params)
-        opt_state = nonfinite.unless(bad, new_opt_state, opt_state)
-        of_params_P = nonfinite.sums_of_squares(params, names)
-        metrics |= {
-            "gradient_norm": jnp.sqrt(of_grads_P.sum()),
-            "update_norm": optax.tree.norm(updates),
-            "parameter_norm": jnp.sqrt(of_params_P.sum()),
-            "nonfinite": bad,
-            "nonfinite_tensors": ~jnp.isfinite(of_grads_P),
-            "nonfinite_parameters": ~jnp.isfinite(of_params_P),
-        }
-        if (rate := learning_rate_of(opt_state)) is not None:
-            metrics["learning_rate"] = rate
-        return TrainState(state.step + 1, params, opt_state, state.key), metrics
+        state = state._replace(opt_state=opt_state)
+        return _updated(state, grads, metrics, optimizer, names)
 
     return jax.jit(
         step,
@@ -129,3 +112,32 @@ def batch_sharding(rules: Rules, mesh: Mesh) -> NamedSharding:
 def whole_to_mesh(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
     """The global array of rows that every process has all of."""
     return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
+
+
+def _updated(
+    state: TrainState,
+    grads: Any,
+    metrics: Metrics,
+    optimizer: optax.GradientTransformation,
+    names: Any,
+) -> tuple[TrainState, Metrics]:
+    """The next state, with what `make_step` says of steps that are not finite, and all metrics."""
+    updates, new_opt_state = optimizer.update(grads, state.opt_state, state.params)
+    of_grads_P = nonfinite.sums_of_squares(grads, names)
+    # Not the update: that would keep all of it in memory until the last part is known.
+    bad = ~jnp.isfinite(metrics["total_loss"] + of_grads_P.sum())
+    new_params = optax.apply_updates(state.params, updates)
+    params = nonfinite.unless(bad, new_params, state.params)
+    opt_state = nonfinite.unless(bad, new_opt_state, state.opt_state)
+    of_params_P = nonfinite.sums_of_squares(params, names)
+    metrics = metrics | {
+        "gradient_norm": jnp.sqrt(of_grads_P.sum()),
+        "update_norm": optax.tree.norm(updates),
+        "parameter_norm": jnp.sqrt(of_params_P.sum()),
+        "nonfinite": bad,
+        "nonfinite_tensors": ~jnp.isfinite(of_grads_P),
+        "nonfinite_parameters": ~jnp.isfinite(of_params_P),
+    }
+    if (rate := learning_rate_of(opt_state)) is not None:
+        metrics["learning_rate"] = rate
+    return TrainState(state.step + 1, params, opt_state, state.key), metrics
