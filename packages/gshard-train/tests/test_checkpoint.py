@@ -493,7 +493,7 @@ def test_no_run_begins_anew_unasked_where_there_are_checkpoints(saved, monkeypat
         f"{saved}/checkpoints has the checkpoints 5, 10 and none can be read:",
         "  10: feed/metadata has changed since it was written",
         "  5: feed/metadata has changed since it was written",
-        "put one back as it was; or, to begin anew at step 0, move checkpoints away, or add "
+        "put one back as it was; or, to begin anew at step 0, move that directory away, or add "
         "--gin.train.damaged_checkpoints=\"'begin anew'\", which gives them other names",
     ]
     with pytest.raises(UserError, match=r"10: feed/metadata has [\s\S]*\nput one back as it was$"):

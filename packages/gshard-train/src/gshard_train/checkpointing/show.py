@@ -94,8 +94,10 @@ def _damage(found: Stored, step: int) -> str:
 def _not_as_written(found: Stored, step: int, damage: str) -> str:
     """Why a step's files are not known to be as they were written, or nothing."""
     try:
-        if damage or (why := found.changes(step)):
-            return damage or f"damaged: {why}"
+        if damage:
+            return damage
+        if why := found.changes(step):
+            return f"damaged: {why}"
     except UserError as error:
         return str(error)
     return "" if checksums.summed_up(found.path(step)) else "there are no sums to compare with"
