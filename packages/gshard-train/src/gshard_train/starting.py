@@ -122,6 +122,6 @@ def _refuse_damaged(checkpointer: Checkpointer, choices: Choices) -> None:
         )
         return
     raise UserError(
-        f"{none}\nput one back as it was; or, to begin anew at step 0, move that directory "
-        f"away, or add --gin.train.damaged_checkpoints=\"'{BEGIN_ANEW}'\", which gives them other names"
+        f"{none}\nput one back as it was; or, to begin anew at step 0, move that directory away, "
+        f"or add --gin.train.damaged_checkpoints=\"'{BEGIN_ANEW}'\", which gives them other names"
     )
