@@ -681,6 +681,24 @@ def test_one_process_moves_a_damaged_step_aside(saved, two_processes, monkeypatc
     assert sorted(os.listdir(saved / "checkpoints")) == ["10.damaged", "5"]
 
 
+def test_processes_share_the_sums_whatever_one_sees_beside_the_files(
+    saved, two_processes, monkeypatch
+):
+    step, found = epath.Path(saved / "checkpoints" / "10"), checksums.files
+    checksums.discard(step)
+    (step / "state" / ".nfs01").touch()  # removed, and still open somewhere
+    monkeypatch.setattr(
+        checksums,
+        "files",
+        lambda step: ["a.log"] * checksums.jax.process_index() + found(step),
+    )
+    monkeypatch.setattr(checksums, "_sum", lambda path, *_: "0" * 64)
+    assert two_processes(lambda _: checksums.write(step)) == [None, None]
+    assert two_processes(lambda _: checksums.faults(step)) == [[], []]
+    lines = [line for path in step.glob("SHA*") for line in path.read_text().splitlines()]
+    assert sorted(line[66:] for line in lines if "a.log" not in line) == found(step)
+
+
 def test_an_error_of_one_process_is_raised_on_all(two_processes):
     def work(index, error):
         def fail():
@@ -693,6 +711,9 @@ def test_an_error_of_one_process_is_raised_on_all(two_processes):
     assert isinstance(user, UserError)
     assert isinstance(other, UserError)
     assert (str(user), str(other)) == ("process 1: no such file", "no such file")
+    there, _ = two_processes(lambda index: work(index, read_faults.ReadError("lost", RESTART)))
+    assert isinstance(there, UserError)
+    assert there.exit_code == RESTART
     told, raised = two_processes(lambda index: work(index, OSError("lost")))
     assert isinstance(told, RuntimeError)
     assert isinstance(raised, OSError)
@@ -712,6 +733,24 @@ def test_the_thread_of_the_sums_ends_when_the_manager_cannot_close(tmp_path, mon
     with pytest.raises(OSError, match="disk full"):
         checkpointer.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("checksums")]
+
+
+def test_sums_that_take_too_long_are_given_up(saved, monkeypatch, caplog):
+    path = saved / "checkpoints" / "10"
+    (path / "SHA256SUMS").unlink()
+
+    def endless(_, stopped):
+        while not stopped():
+            threading.Event().wait(0.01)
+        return ""
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checksums, "_sum", endless)
+        with Checkpointer(saved) as checkpointer:
+            checkpointer._sums.add(path, committed=lambda: True)
+            checkpointer.give_up_sums(after_seconds=0.05)
+    assert not list(path.glob("SHA256SUMS*"))
+    assert not caplog.records  # nothing failed
 
 
 @pytest.mark.parametrize("stays", [True, False])

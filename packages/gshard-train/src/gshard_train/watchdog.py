@@ -192,7 +192,7 @@ class Watchdog:
         """Lets the thread end this process where the error comes of another that is gone."""
         seconds = 1.5 * self._limits.silent
         said = str(error).split("\n")[0]
-        _logger.error("%s Looking for %.0f s whether another process is gone.", said, seconds)
+        _logger.error("%s; looking for %.0f s whether another process is gone", said, seconds)
         time.sleep(seconds)
 
     def _aborted(self) -> None:

@@ -263,6 +263,10 @@ class Checkpointer:
         if self._manager:
             self._manager.wait_until_finished()
 
+    def give_up_sums(self, *, after_seconds: float) -> None:
+        """Lets `close` wait no longer than so for the sums of files; the next run makes them."""
+        self._sums.give_up(after_seconds=after_seconds)
+
     def close(self) -> None:
         """Waits for the last save and ends the background threads."""
         try:

@@ -39,6 +39,7 @@ class BackgroundSums:
         self._changed = threading.Condition()
         self._left_out: set[epath.Path] = set()
         self._current: epath.Path | None = None
+        self._given_up = False
 
     def add(self, step: epath.Path, *, committed: Callable[[], bool]) -> None:
         """Sums up a step as soon as `committed` says that it has its name."""
@@ -59,6 +60,13 @@ class BackgroundSums:
         if self._last:
             self._last.result()
 
+    def give_up(self, *, after_seconds: float) -> None:
+        """Waits so long, then leaves what is not summed up to the next start."""
+        self._committed.set()
+        if self._last and concurrent.futures.wait([self._last], after_seconds).not_done:
+            self._given_up = True
+            logging.info("Summing up the checkpoint's files is left to the next start.")
+
     def close(self) -> None:
         """Waits, then ends the thread."""
         self.wait()
@@ -77,18 +85,21 @@ class BackgroundSums:
 
     def _write(self, step: epath.Path, committed: Callable[[], bool]) -> None:
         while not committed() and not self._committed.wait(_POLL_SECONDS):
-            if step in self._left_out:
+            if self._is_left_out(step):
                 return
         with self._changed:
-            if step in self._left_out:
+            if self._is_left_out(step):
                 return
             self._current = step
         try:
-            write(step, stopped=lambda: step in self._left_out)
+            write(step, stopped=lambda: self._is_left_out(step))
         finally:
             with self._changed:
                 self._current = None
                 self._changed.notify_all()
+
+    def _is_left_out(self, step: epath.Path) -> bool:
+        return self._given_up or step in self._left_out
 
 
 def goes(step: epath.Path, *, seconds: float) -> bool:
