@@ -20,6 +20,8 @@ from gshard_train.state import TrainState
 from gshard_train.step import Step
 from gshard_train.watchdog import EVALUATING, Watchdog
 
+_SUMS_SECONDS = 5.0  # of the time until a machine is taken away
+
 
 class Evaluate(Protocol):
     """An evaluation of parameters, which asks now and then whether the run is to stop."""
@@ -173,3 +175,4 @@ class Loop:
             logging.info(
                 "Saved step %d %.1f s after %s.", self._step, self._stop.seconds, self._stop.name
             )
+            self._saver.checkpointer.give_up_sums(after_seconds=_SUMS_SECONDS)
