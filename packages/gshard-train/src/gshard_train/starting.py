@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -53,8 +53,19 @@ def start(
     feed: Feed,
     checkpointer: Checkpointer,
     choices: Choices,
+    *,
+    between: Callable[[], None] = lambda: None,
 ) -> tuple[state.TrainState, dict[str, Any] | None]:
-    """The newest checkpoint's state, or a new one, and where the feed goes on; None: begins."""
+    """The newest checkpoint's state, or a new one, and where the feed goes on; None: begins.
+
+    Args:
+      experiment: what is trained.
+      prepared: its parts.
+      feed: of the training data.
+      checkpointer: of its directory.
+      choices: what is done about a checkpoint that does not fit.
+      between: called when the checkpoints are looked through, before one is read as a whole.
+    """
     arguments = (prepared.model, prepared.optimizer, experiment.rules, prepared.mesh)
 
     new = functools.partial(
@@ -66,6 +77,7 @@ def start(
     if (newest := checkpointer.latest_step()) is None:
         _refuse_damaged(checkpointer, choices)
         return new(), None
+    between()
     shapes = state.abstract_state(*arguments, offload_optimizer=experiment.offload_optimizer)
     saved = checkpointer.feed_identity(newest)
     anew = resuming.begins_anew(feed, saved, step=newest, changed_feed=choices.changed_feed)

@@ -162,7 +162,14 @@ def train(
         watchdog.tell(0, HELD_OUT)
         evaluate = evaluation.open(experiment, prepared) if evaluation else None
         watchdog.tell(0, RESTORING)
-        train_state, position = starting.start(experiment, prepared, feed, checkpointer, choices)
+        train_state, position = starting.start(
+            experiment,
+            prepared,
+            feed,
+            checkpointer,
+            choices,
+            between=lambda: watchdog.tell(0, RESTORING),
+        )
         step = int(train_state.step)
         if step >= train_steps:
             logging.info("Step %d of %d is reached: nothing to train.", step, train_steps)
