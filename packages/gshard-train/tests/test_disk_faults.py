@@ -14,7 +14,7 @@ import warnings
 import jax.numpy as jnp
 import pytest
 
-from gshard_train import compilation_cache, disk_faults, last_checkpoint
+from gshard_train import compilation_cache, disk_faults, last_checkpoint, quiet_orbax
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.disk_faults import DiskError
 from gshard_train.errors import RESTART, USER_ERROR
@@ -48,13 +48,14 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, no_large_files, capl
     saved(tmp_path, SMALL, 3)
     with pytest.raises(DiskError) as error:
         saved(tmp_path, LARGE, 4, asynchronous=asynchronous)
-    said, advice, newest = error.value.faults
+    said, advice, newest, half = error.value.faults
     assert said.startswith(f"a checkpoint could not be written: File too large ({directory}/4.orb")
     assert advice == "make room there and start the run again"
     assert newest == (
         f"the newest checkpoint in {directory}, of step 3, is whole: started again, the run goes "
         "on there"
     )
+    assert half.startswith(f"{directory}/4.orbax-checkpoint-tmp is half a checkpoint; the next st")
     assert error.value.exit_code == USER_ERROR
     assert not [record for record in caplog.records if record.exc_info]
     assert Checkpointer(tmp_path).latest_step() == 3
@@ -116,8 +117,19 @@ def test_a_run_that_a_number_ends_says_which_checkpoint_is_from_before(tmp_path)
         raise NonfiniteError("step 5: loss is nan")
     assert error.value.faults == (
         "step 5: loss is nan",
-        f"there is no checkpoint in {tmp_path / 'checkpoints'}: started again, the run begins "
-        "anew, and comes to the same batch",
+        f"there is no checkpoint in {tmp_path / 'checkpoints'}: started again, the run begins anew",
+        "the batch of this step comes again then",
+    )
+
+
+def test_a_checkpoint_without_sums_is_not_called_whole(tmp_path):
+    for step in (3, 4):
+        saved(tmp_path, SMALL, step)
+    (tmp_path / "checkpoints" / "4" / "SHA256SUMS").unlink()
+    assert last_checkpoint.newest(str(tmp_path)) == (
+        f"the newest checkpoint in {tmp_path}/checkpoints, of step 4, has no sums of its files to "
+        "compare with: started again, the run goes on there; if it is at fault, move it away, and "
+        "the run goes on from step 3"
     )
 
 
@@ -133,6 +145,16 @@ def test_what_came_first_is_raised_and_the_fault_of_closing_is_logged(tmp_path, 
     assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
         "a checkpoint could not be written: No space left on device (/run/checkpoints/2)"
     ]
+
+
+def test_of_orbax_s_tracebacks_only_those_of_a_disk_are_hidden():
+    def record(error):
+        told = (type(error), error, None)
+        return logging.LogRecord("absl", logging.ERROR, "/orbax/save.py", 1, "failed", (), told)
+
+    assert not quiet_orbax._is_to_be_seen(record(OSError(errno.ENOSPC, "full")))
+    assert not quiet_orbax._is_to_be_seen(record(RuntimeError("Event loop is closed")))
+    assert quiet_orbax._is_to_be_seen(record(ValueError("a bug")))
 
 
 def test_programs_that_cannot_be_kept_are_told_of_once(tmp_path, caplog):

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from gshard_train import agreement, quiet_orbax
 from gshard_train.checkpointing import checksums
@@ -14,6 +15,8 @@ from gshard_train.errors import UserError
 from gshard_train.monitoring import sign_of_life
 from gshard_train.monitoring.guard import NonfiniteError
 
+_UNFINISHED = "*.orbax-checkpoint-tmp*"  # orbax's
+
 
 @contextlib.contextmanager
 def told(model_dir: str) -> Iterator[None]:
@@ -22,12 +25,13 @@ def told(model_dir: str) -> Iterator[None]:
     try:
         yield
     except DiskError as fault:
-        fault.faults = (*fault.faults, newest(model_dir))
+        fault.faults = (*fault.faults, newest(model_dir), *_half_written(model_dir))
         raise  # some tracebacks come up when the process ends
     except BaseException as error:
         quiet_orbax.end()
         if isinstance(error, NonfiniteError):
-            error.faults = (*error.faults, f"{newest(model_dir)}, and comes to the same batch")
+            again = "the batch of this step comes again then"
+            error.faults = (*error.faults, newest(model_dir), again)
         raise
     quiet_orbax.end()
 
@@ -65,12 +69,21 @@ def newest(model_dir: str) -> str:
         said = f"the newest checkpoint in {stored.directory}, of step {step},"
         if checksums.summed_up(stored.path(step)):
             return f"{said} is whole: started again, the run goes on there"
+        older = max((each for each in steps if each < step), default=None)
+        before = "begins anew" if older is None else f"goes on from step {older}"
         return (
             f"{said} has no sums of its files to compare with: started again, the run goes on "
-            "there; if it is at fault, move it away, and the run goes on from the one before it"
+            f"there; if it is at fault, move it away, and the run {before}"
         )
     none = f"there is no checkpoint {'that can be read ' if steps else ''}in {stored.directory}"
     return none if steps else f"{none}: started again, the run begins anew"
+
+
+def _half_written(model_dir: str) -> Iterator[str]:
+    """What a save that failed has left, which may be what fills the disk."""
+    with contextlib.suppress(OSError):
+        for path in Path(model_dir, DIRECTORY).glob(_UNFINISHED):
+            yield f"{path} is half a checkpoint; the next start removes it"
 
 
 def _cannot_be_read(stored: Stored, step: int) -> bool:
