@@ -214,7 +214,7 @@ def adafactor_of(*gradients):
     kept: Any = OPTIMIZER.init({"w": gradients[0]})
     for gradient in gradients:
         _, kept = OPTIMIZER.update({"w": gradient}, kept, {"w": gradient})
-    return second_moments.Kept(*(field["w"] for field in kept[1:]))
+    return second_moments.Moments(*(field["w"] for field in kept[1:]))
 
 
 @pytest.mark.parametrize("how", ["split", "merge"])
@@ -247,12 +247,12 @@ def test_moments_that_are_not_factored_yet_or_are_0_stay_numbers():
     shape = (2, 3, 5, 8)
     view = matrix_view(shape, NAMES["w"])
     zeros = [jnp.zeros((2, 3, 5)), jnp.zeros((2, 3, 8)), jnp.zeros((2, 3, 1))]
-    assert not second_moments.whole(second_moments.Kept(*zeros), view, shape).any()
+    assert not second_moments.whole(second_moments.Moments(*zeros), view, shape).any()
     full = jnp.arange(240.0).reshape(shape)
-    kept = second_moments.Kept(jnp.zeros((2, 3, 1)), jnp.zeros((2, 3, 1)), full)
+    kept = second_moments.Moments(jnp.zeros((2, 3, 1)), jnp.zeros((2, 3, 1)), full)
     np.testing.assert_array_equal(second_moments.whole(kept, view, shape), full)
     # 1e-20 squared is 0 in float32.
-    kept = second_moments.Kept(jnp.full((2, 3, 5), 1e-25), jnp.full((2, 3, 8), 1e-25), zeros[2])
+    kept = second_moments.Moments(jnp.full((2, 3, 5), 1e-25), jnp.full((2, 3, 8), 1e-25), zeros[2])
     np.testing.assert_allclose(second_moments.whole(kept, view, shape), 1e-25, rtol=1e-5)
 
 

@@ -247,5 +247,7 @@ def _directory_faults(model_dir: str) -> Iterator[str]:
             "is a file" if there == Path(model_dir).absolute() else f"lies below the file {there}"
         )
         yield f"MODEL_DIR={model_dir!r} {file}; give a directory"
+    elif os.path.isfile(steps := os.path.join(model_dir, "checkpoints")):
+        yield f"{steps} is a file, where the run's checkpoints are to be; move it away"
     elif not disk_faults.is_read_only(there) and not os.access(there, os.W_OK | os.X_OK):
         yield f"MODEL_DIR={model_dir!r} cannot be written: no permission for {there}"

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from gshard_train.resizing import second_moments
 from gshard_train.resizing.change import Change, Kind
 from gshard_train.resizing.experts import Path, at, moe_layers
-from gshard_train.resizing.second_moments import FIELDS, Kept
+from gshard_train.resizing.second_moments import FIELDS, Moments
 from gshard_train.state import TrainState
 
 # Of optax's states: means of gradients (Adam, Lion, momentum), and of their squares.
@@ -121,7 +121,7 @@ def _changed(
             return fate(_words(change, name, kind), (path,), make)
     siblings = tuple((*root, each, *path[len(prefix) :]) for each in FIELDS)
     if field in FIELDS and all(each in before for each in siblings):
-        kept = Kept(*(before[each] for each in siblings))
+        kept = Moments(*(before[each] for each in siblings))
         if made := _factored(change, name, shapes, kept, leaf, field, names):
             words, make = made
             return fate(words, siblings, make)
@@ -132,7 +132,7 @@ def _factored(
     change: Change,
     name: str,
     shapes: Mapping[str, Any],
-    kept: Kept,
+    kept: Moments,
     leaf: Any,
     field: str,
     names: Names,
@@ -151,7 +151,7 @@ def _factored(
         after = second_moments.MatrixView(0, made.shape, tuple(names.after[name]))
 
     def make(*arrays: Array) -> Array:
-        whole = second_moments.whole(Kept(*arrays), view, old_shape)
+        whole = second_moments.whole(Moments(*arrays), view, old_shape)
         moment = change.changed(name, shapes, whole, "square")
         return second_moments.kept_of(moment, field, after, tuple(leaf.shape))
 

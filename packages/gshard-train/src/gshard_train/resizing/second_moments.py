@@ -17,7 +17,7 @@ from gshard_train.adafactor import MatrixView, Names, matrix_view, moment_names
 FIELDS = ("v_row", "v_col", "v")
 
 
-class Kept(NamedTuple):
+class Moments(NamedTuple):
     """The three arrays of a parameter in optax's `FactoredState`; of some only one 0 is kept."""
 
     v_row: Any
@@ -25,7 +25,7 @@ class Kept(NamedTuple):
     v: Any
 
 
-def view_of(kept: Kept, shape: tuple[int, ...], names: Names) -> MatrixView | None:
+def view_of(kept: Moments, shape: tuple[int, ...], names: Names) -> MatrixView | None:
     """How the optimizer sees a parameter of which it keeps these; None when it is no such."""
     for view in (matrix_view(shape, names), MatrixView(0, shape, names)):
         if all(
@@ -36,7 +36,7 @@ def view_of(kept: Kept, shape: tuple[int, ...], names: Names) -> MatrixView | No
     return None
 
 
-def whole(kept: Kept, view: MatrixView, shape: tuple[int, ...]) -> Float[Array, "..."]:
+def whole(kept: Moments, view: MatrixView, shape: tuple[int, ...]) -> Float[Array, "..."]:
     """The second moment of each number of a parameter of this shape."""
     if tuple(kept.v.shape) == tuple(view.shape):
         return kept.v.reshape(shape)
