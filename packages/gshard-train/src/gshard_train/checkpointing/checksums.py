@@ -131,8 +131,11 @@ def write(step: epath.Path, *, stopped: Callable[[], bool] = lambda: False) -> N
 
 def discard(step: epath.Path) -> None:
     """Removes the files of sums, such as those that other processes left of their shares."""
-    for path in step.glob(f"{PREFIX}*"):
-        path.unlink(missing_ok=True)
+    try:
+        for path in step.glob(f"{PREFIX}*"):
+            path.unlink(missing_ok=True)
+    except OSError as error:  # as when they cannot be written
+        logging.warning("The sums of checkpoint %s stay as they are: %s", step.name, reason(error))
 
 
 def faults(step: epath.Path) -> list[str]:
