@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import jax
@@ -48,6 +48,14 @@ class Due:
     checkpoint_period: int
     eval_period: int | None
     kept: Kept
+
+    def faults(self) -> Iterator[str]:
+        """What of it does not go together."""
+        if self.kept.best and (not self.eval_period or self.checkpoint_period % self.eval_period):
+            yield (
+                f"Kept.best={self.kept.best} needs figures of every checkpoint: CHECKPOINT_PERIOD="
+                f"{self.checkpoint_period} has to be a multiple of EVAL_PERIOD={self.eval_period}"
+            )
 
     def save(self, step: int) -> bool:
         """Whether a step is saved."""

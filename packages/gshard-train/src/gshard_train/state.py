@@ -23,7 +23,7 @@ class TrainState(NamedTuple):
     The same tree also carries one sharding, or one shape, for each array.
     """
 
-    step: Any  # int32: updates made so far
+    step: Any  # int32: steps made so far, with those whose update was left out
     params: Any  # nested dict of arrays
     opt_state: Any
     key: Any  # uint32 data of the run's random key; a step's key is derived from it

@@ -24,7 +24,7 @@ from gshard_train.checkpointing.policy import Kept
 from gshard_train.compiling import compiled
 from gshard_train.data import Feed
 from gshard_train.errors import UserError
-from gshard_train.experiment import Experiment, open_feed, prepare
+from gshard_train.experiment import Experiment, Prepared, open_feed, prepare
 from gshard_train.interruption import Interrupted, StopRequest
 from gshard_train.loop import Due, Loop
 from gshard_train.monitoring import profiling
@@ -129,14 +129,11 @@ def train(
     if faults:
         raise UserError(*faults)
     kept = checkpoints_kept if isinstance(checkpoints_kept, Kept) else Kept(newest=checkpoints_kept)
-    if kept.best and (not eval_period or checkpoint_period % eval_period):
-        raise UserError(
-            f"Kept.best={kept.best} needs figures of every checkpoint: CHECKPOINT_PERIOD="
-            f"{checkpoint_period} has to be a multiple of EVAL_PERIOD={eval_period}"
-        )
     due = Due(
         total=train_steps, checkpoint_period=checkpoint_period, eval_period=eval_period, kept=kept
     )
+    if faults := list(due.faults()):
+        raise UserError(*faults)
     prepared = prepare(experiment)
     evaluation = evaluation if eval_period else None
     if dry_run:
@@ -177,12 +174,7 @@ def train(
         if position is not None:
             watchdog.tell(step, READING)
             resuming.go_to(feed, position, step=step, changed_feed=changed_feed)
-        if effective_config:
-            logging.info(
-                "The configuration, which %s keeps:\n%s", config.SAVED_NAME, effective_config
-            )
-            with disk_faults.writing(config.SAVED_NAME, experiment.model_dir):
-                config.save(effective_config, experiment.model_dir)
+        _keep_config(effective_config, experiment.model_dir)
         logging.info("What is trained:\n%s", overview(experiment, prepared, train_state))
         watch = Stopwatch()
         saver = Saver(
@@ -191,12 +183,7 @@ def train(
             identity=getattr(feed, "identity", dict)(),
             newest=step or None,
         )
-        guard = Guard(
-            lambda: nonfinite.pieces(prepared.model),
-            allowed=skipped_steps,
-            left_out=checkpointer.skipped_steps(step) if step else 0,
-            examples=getattr(feed, "examples", lambda _: None),
-        )
+        left_out = checkpointer.skipped_steps(step) if step else 0
         with (
             Prefetch(feed, batch_sharding(experiment.rules, prepared.mesh)) as batches,
             Reporter(
@@ -209,7 +196,7 @@ def train(
                 peak_flops_per_device=peak_flops_per_device,
                 repeated_share=lambda: _repeated_share(feed, batches.get_state()),
                 began=began,
-                guard=guard,
+                guard=_guard(prepared, feed, allowed=skipped_steps, left_out=left_out),
             ) as reporter,
             Profiler(
                 experiment.model_dir, profile_steps, start=step, total=train_steps
@@ -263,6 +250,23 @@ def _faults(
         yield f"peak_flops_per_device={peak!r} must be a number above 0, or None"
     if not is_whole(skipped_steps, 0):
         yield f"skipped_steps={skipped_steps!r} must be a whole number of at least 0"
+
+
+def _keep_config(text: str, model_dir: str) -> None:
+    if text:
+        logging.info("The configuration, which %s keeps:\n%s", config.SAVED_NAME, text)
+        with disk_faults.writing(config.SAVED_NAME, model_dir):
+            config.save(text, model_dir)
+
+
+def _guard(prepared: Prepared, feed: Feed, *, allowed: int, left_out: int) -> Guard:
+    """What is done about steps with NaN or Inf, which are named by the feed's examples."""
+    return Guard(
+        lambda: nonfinite.pieces(prepared.model),
+        allowed=allowed,
+        left_out=left_out,
+        examples=getattr(feed, "examples", lambda _: None),
+    )
 
 
 def _repeated_share(feed: Feed, position: Mapping[str, Any]) -> float | None:

@@ -43,7 +43,8 @@ class TensorBoard:
         self._thread.submit(self._guard, self._draw)
         last = self._thread.submit(self._guard, self._close)
         if concurrent.futures.wait([last], timeout=1.0).not_done:
-            _logger.info("Writing TensorBoard's events; first the library for it is loaded.")
+            loading = "" if self._writer else "; the library for it is still being loaded"
+            _logger.info("Writing TensorBoard's events and pictures%s.", loading)
         self._thread.shutdown(wait=True)
 
     def _guard(self, function: Any, *arguments: Any) -> None:
