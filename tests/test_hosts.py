@@ -1,10 +1,9 @@
-"""Real processes on one machine that are stuck, killed and sent SIGTERM: what the others say."""
+"""Real processes on one machine that are stuck or killed: what the others say."""
 
 import contextlib
 import os
 import pathlib
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -23,7 +22,12 @@ from gshard_train import distributed
 from gshard_train.watchdog import Limits, Watchdog
 address, count, index, stuck = sys.argv[1], *map(int, sys.argv[2:])
 distributed.join(
-    distributed.Processes(coordinator_address=address, process_count=count, process_index=index),
+    distributed.Processes(
+        coordinator_address=address,
+        process_count=count,
+        process_index=index,
+        timeout_seconds=1200,
+    ),
     program="program",
 )
 with Watchdog(index, count, limits=Limits(silent=5, stuck=10)) as watchdog:
@@ -35,24 +39,7 @@ with Watchdog(index, count, limits=Limits(silent=5, stuck=10)) as watchdog:
         jax_distributed.global_state.client.wait_at_barrier(f"step {step}", 10**6)
         time.sleep(0.1)
 """
-# gshard-train without TensorBoard and pictures, whose imports take longer than the steps.
-TRAIN = """
-import sys
-sys.modules |= {"clu": None, "matplotlib": None}
-from gshard_train import train
-train.run()
-"""
-GIN = """
-include "gshard_m4/configs/quickstart.gin"
-make_mesh.axes = {"data": 2, "expert": 1}
-make_mesh.cpu_devices = 1
-BATCH_SIZE = 16
-TransformerConfig.num_experts = 0
-TransformerConfig.embed = 4
-TransformerConfig.mlp = 6
-TransformerConfig.head_dim = 2
-train.log_period = 1
-"""
+SECONDS = 1200  # far more than a busy machine needs
 
 
 def free_address() -> str:
@@ -77,7 +64,7 @@ class Started:
 
     def says(self, pattern: str) -> str:
         """Waits until it does; what matched."""
-        until = time.monotonic() + 600
+        until = time.monotonic() + SECONDS
         while not (found := re.search(pattern, self.said(), re.MULTILINE)):
             assert self.process.poll() is None, self.said()
             assert time.monotonic() < until, self.said()
@@ -85,7 +72,7 @@ class Started:
         return found[0]
 
     def ends(self) -> int:
-        return self.process.wait(timeout=300)
+        return self.process.wait(SECONDS)
 
 
 @contextlib.contextmanager
@@ -140,20 +127,3 @@ def test_death_of_the_first_and_of_another_is_told_with_host_and_step(
             r"ends at step \d+\.",
             second.said(),
         )
-
-
-@pytest.mark.slow
-def test_sigterm_to_one_stops_all_at_a_step_that_has_a_checkpoint(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "run.gin").write_text(GIN)
-    flags = [f"--gin_file={tmp_path}/run.gin", f"--gin.MODEL_DIR='{tmp_path}/model'"]
-    flags += [f"--coordinator_address={free_address()}", "--process_count=2"]
-    commands = [["-c", TRAIN, *flags, f"--process_index={index}"] for index in range(2)]
-    with several(tmp_path, *commands) as started:
-        started[0].says("step 1 of")
-        started[1].process.send_signal(signal.SIGTERM)
-        assert [each.ends() for each in started] == [RESTART] * 2
-        steps = {each.says(r"SIGTERM: stopped at step \d+ of 2400") for each in started}
-        assert len(steps) == 1
-        step = re.findall(r"\d+", steps.pop())[0]
-        assert (tmp_path / "model" / "checkpoints" / step).is_dir()
-        assert all(each.says(rf"Saved step {step} \d+\.\d s after SIGTERM") for each in started)
