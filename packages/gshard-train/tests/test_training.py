@@ -150,7 +150,9 @@ def test_sigterm_in_an_evaluation_leaves_it_and_saves_the_step(experiment):
 
 
 @pytest.mark.slow
-def test_evaluations_join_their_steps_and_a_restart_compiles_nothing(experiment):
+def test_evaluations_join_their_steps_and_a_restart_compiles_nothing(experiment, caplog):
+    caplog.set_level("INFO")
+
     def misses(name, **_):
         missed.append(name) if name == "/jax/compilation_cache/cache_misses" else None
 
@@ -158,6 +160,7 @@ def test_evaluations_join_their_steps_and_a_restart_compiles_nothing(experiment)
     options = {"evaluation": Figures(), "eval_period": 2, "log_period": 1}
     jax.clear_caches()  # what earlier tests compiled would not be written
     train(experiment, train_steps=1, **options)
+    assert "Compiled in " in caplog.text
     jax.clear_caches()
     jax.monitoring.register_event_listener(misses)
     try:
@@ -165,6 +168,7 @@ def test_evaluations_join_their_steps_and_a_restart_compiles_nothing(experiment)
     finally:
         jax.monitoring.unregister_event_listener(misses)
     assert missed == []
+    assert "Traced, and found in the cache, in " in caplog.text
     lines = map(json.loads, experiment.path("metrics.jsonl").read_text().splitlines())
     assert [line.get("eval/all/loss") for line in lines] == [1.0, 2.0, None, 4.0, 5.0]
     assert experiment.path("expert_load.png").exists()
