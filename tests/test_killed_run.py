@@ -74,7 +74,7 @@ def start(model_dir: pathlib.Path, **kill: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> int:
-    said, _ = process.communicate(timeout=300)
+    said, _ = process.communicate(timeout=1200)
     print(said)
     return process.returncode
 
