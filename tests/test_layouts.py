@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from gshard_annotate import Rules, collectives, make_mesh, rules_scope
 from gshard_annotate.inspector.collectives import Collective
 from gshard_train import layouts, state
-from gshard_train.data import to_mesh
+from gshard_train.batch_rows import to_mesh
 from gshard_train.loss import LossConfig
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import adafactor, adam

@@ -12,8 +12,9 @@ from jax.sharding import Mesh
 
 from gshard_annotate import Rules, make_mesh
 from gshard_train import layouts, state
+from gshard_train.batch_rows import to_mesh
 from gshard_train.checkpointing.checkpoint import Checkpointer
-from gshard_train.data import shift_right, to_mesh
+from gshard_train.data import shift_right
 from gshard_train.loss import LossConfig
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import adafactor, adam, resolved, sgd

@@ -6,7 +6,7 @@ import pytest
 
 from gshard_annotate import Rules, make_mesh
 from gshard_train import layouts, state
-from gshard_train.data import to_mesh
+from gshard_train.batch_rows import to_mesh
 from gshard_train.loss import LossConfig
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import sgd

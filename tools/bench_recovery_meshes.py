@@ -34,8 +34,9 @@ import numpy as np
 
 from gshard_annotate import make_mesh
 from gshard_train import config, state
+from gshard_train.batch_rows import to_mesh
 from gshard_train.checkpointing.checkpoint import Checkpointer
-from gshard_train.data import Feed, to_mesh
+from gshard_train.data import Feed
 from gshard_train.experiment import Experiment, open_feed, prepare
 from gshard_train.step import batch_sharding, make_step
 

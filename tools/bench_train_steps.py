@@ -17,7 +17,7 @@ import numpy as np
 from bench_moe_rounds import interleaved
 from bench_moe_rounds import median_ratio as median_ratio
 from gshard_train import config, state, training
-from gshard_train.data import to_mesh
+from gshard_train.batch_rows import to_mesh
 from gshard_train.experiment import Experiment, prepare
 from gshard_train.monitoring import utilisation
 from gshard_train.step import batch_sharding, make_step

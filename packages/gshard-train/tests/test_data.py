@@ -4,7 +4,7 @@ import jax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from gshard_train.data import Share, own_share
+from gshard_train.batch_rows import Share, own_share
 from gshard_train.errors import UserError
 
 

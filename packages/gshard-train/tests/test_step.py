@@ -12,7 +12,8 @@ from jax.extend.core import jaxprs_in_params
 
 from gshard_annotate import DEFAULT_RULES, rules_scope
 from gshard_train import nonfinite, state
-from gshard_train.data import shift_right, to_mesh
+from gshard_train.batch_rows import to_mesh
+from gshard_train.data import shift_right
 from gshard_train.loss import LossConfig
 from gshard_train.optimizer import adam
 from gshard_train.schedule import warmup_linear

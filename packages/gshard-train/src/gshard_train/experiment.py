@@ -16,7 +16,8 @@ from jax.sharding import Mesh
 
 from gshard_annotate import Rules
 from gshard_train import disk_faults, layouts, state, tensorflow_devices
-from gshard_train.data import FEATURES, PACKED_FEATURES, Feed, MakeFeed, own_share
+from gshard_train.batch_rows import own_share
+from gshard_train.data import FEATURES, PACKED_FEATURES, Feed, MakeFeed
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
 from gshard_train.mesh_faults import mesh_faults

@@ -10,7 +10,8 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding
 
-from gshard_train.data import Feed, to_mesh
+from gshard_train.batch_rows import to_mesh
+from gshard_train.data import Feed
 from gshard_train.errors import UserError
 
 _Read = tuple[dict[str, jax.Array], dict[str, Any]]

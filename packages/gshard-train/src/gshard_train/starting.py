@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from gshard_train import resuming, state
+from gshard_train.batch_rows import to_mesh
 from gshard_train.checkpointing import fitting
 from gshard_train.checkpointing.checkpoint import Checkpointer
 from gshard_train.compiling import compiled
-from gshard_train.data import Feed, to_mesh
+from gshard_train.data import Feed
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared, open_feed
 from gshard_train.monitoring.overview import overview
