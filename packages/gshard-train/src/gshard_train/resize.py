@@ -6,13 +6,7 @@ r"""Goes on from a run's checkpoint with another number of experts.
 
 The gin files describe the new run, as for training; --from_dir is the directory of the old one,
 which is only read. What becomes of each tensor is printed, and the checkpoint written to MODEL_DIR,
-from where gshard-train goes on. Flags beside those below:
-
-  --from_dir: the run that there is.
-  --how: split, merge, copy or average (experts), or upcycle (a dense model's layers to experts).
-  --step: of the checkpoint; the newest by default.
-  --noise: added to new experts' matrices, as a share of each one's standard deviation (0).
-  --router_std: standard deviation of a new router, when upcycling (0.02).
+from where gshard-train goes on.
 """
 
 from typing import Any
@@ -20,8 +14,7 @@ from typing import Any
 from absl import flags
 
 from gshard_train import binary, config
-
-_TRAIN = "gshard_train.training.train"
+from gshard_train.train import TRAIN, kept
 
 
 class _Step(flags.IntegerParser):
@@ -36,11 +29,25 @@ class _Step(flags.IntegerParser):
 
 def define(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags that the other binaries do not have."""
-    flags.DEFINE_string("from_dir", "", "The run that there is.", flag_values=values)
-    flags.DEFINE_string("how", "", "split, merge, copy, average, upcycle.", flag_values=values)
-    flags.DEFINE(_Step(), "step", None, "Of the checkpoint.", flag_values=values)
-    flags.DEFINE_float("noise", 0.0, "Of new experts.", flag_values=values)
-    flags.DEFINE_float("router_std", 0.02, "Of a new router.", flag_values=values)
+    flags.DEFINE_string("from_dir", "", "The old run's directory.", flag_values=values)
+    flags.DEFINE_string(
+        "how",
+        "",
+        "split, merge, copy or average (experts), or upcycle (a dense model's layers to experts).",
+        flag_values=values,
+    )
+    flags.DEFINE(
+        _Step(), "step", None, "Of the checkpoint; the newest by default.", flag_values=values
+    )
+    flags.DEFINE_float(
+        "noise",
+        0.0,
+        "Added to new experts' matrices, as a share of each one's standard deviation.",
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "router_std", 0.02, "Standard deviation of a new router, upcycling.", flag_values=values
+    )
 
 
 def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
@@ -49,13 +56,13 @@ def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
 
     values = flags.FLAGS
     resize(
-        loaded.arguments(_TRAIN)["experiment"],
+        loaded.arguments(TRAIN)["experiment"],
         from_dir=values.from_dir,
         how=values.how,
         step=values.step,
         noise=values.noise,
         router_std=values.router_std,
-        effective_config=loaded.text,
+        effective_config=kept(loaded),
         dry_run=dry_run,
     )
 

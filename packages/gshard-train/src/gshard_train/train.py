@@ -10,7 +10,7 @@ the last checkpoint.
 
 from gshard_train import binary, config
 
-_TRAIN = "gshard_train.training.train"
+TRAIN = "gshard_train.training.train"
 # Chosen for one checkpoint. Kept, they would choose for each later change too: whoever starts the
 # run again with its config.gin would be told of none.
 _ONE_OFF = ("changed_feed", "changed_model", "damaged_checkpoints")
@@ -18,8 +18,12 @@ _ONE_OFF = ("changed_feed", "changed_model", "damaged_checkpoints")
 
 def main(loaded: config.LoadedConfig, dry_run: bool) -> None:
     """Trains with the arguments that are bound to `gshard_train.training.train`."""
-    kept = loaded.text_without(_TRAIN, _ONE_OFF)
-    loaded.call(_TRAIN, effective_config=kept, dry_run=dry_run)
+    loaded.call(TRAIN, effective_config=kept(loaded), dry_run=dry_run)
+
+
+def kept(loaded: config.LoadedConfig) -> str:
+    """The configuration that a run keeps."""
+    return loaded.text_without(TRAIN, _ONE_OFF)
 
 
 def run() -> None:
