@@ -28,6 +28,7 @@ import sys
 import tempfile
 from typing import Any
 
+import bench_sections
 import environment
 
 SECTIONS = ("kills", "start", "saving", "topologies")
@@ -81,15 +82,6 @@ def _alone(name: str) -> Any:
     return json.loads(last)
 
 
-def _sections(text: str) -> list[str]:
-    asked = text.split(",")
-    if unknown := [name for name in asked if name not in SECTIONS]:
-        raise argparse.ArgumentTypeError(
-            f"{', '.join(unknown)}: there are only {', '.join(SECTIONS)}"
-        )
-    return asked
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tools/bench_recovery.py",
@@ -97,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--sections", type=_sections, default=list(SECTIONS), metavar="A,B", help="default: all")
+    bench_sections.add(parser, SECTIONS)
     add("--kills", type=int, default=50, metavar="N", help="default 50")
     add("--steps", type=int, default=100, metavar="N", help="of each run that is killed")
     add("--seed", type=int, default=0, metavar="N", help="of the moments")

@@ -25,6 +25,7 @@ import sys
 import tempfile
 from typing import Any
 
+import bench_sections
 import environment
 
 SECTIONS = ("stall", "size", "memory")
@@ -188,21 +189,13 @@ def _program(what: str, folder: pathlib.Path, axes: dict[str, int]) -> str:
     ).stdout
 
 
-def _sections(text: str) -> list[str]:
-    asked = text.split(",")
-    if unknown := sorted(set(asked) - set(SECTIONS)):
-        message = f"{', '.join(unknown)} is none of {', '.join(SECTIONS)}"
-        raise argparse.ArgumentTypeError(message)
-    return asked
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tools/bench_recovery_saving.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--sections", type=_sections, default=list(SECTIONS), metavar="A,B")
+    bench_sections.add(parser, SECTIONS)
     parser.add_argument("--steps", type=int, default=100, metavar="N", help="of the run")
     return parser
 

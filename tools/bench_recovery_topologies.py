@@ -29,6 +29,7 @@ import tempfile
 import time
 from typing import Any
 
+import bench_sections
 import environment
 
 SECTIONS = ("examples", "processes", "meshes")
@@ -124,24 +125,13 @@ def _judged(one: dict[str, Any]) -> str:
 _MEASURES = {"examples": _examples, "processes": _processes, "meshes": _meshes}
 
 
-def _sections(text: str) -> list[str]:
-    asked = text.split(",")
-    if unknown := [name for name in asked if name not in SECTIONS]:
-        raise argparse.ArgumentTypeError(
-            f"{', '.join(unknown)}: there are only {', '.join(SECTIONS)}"
-        )
-    return asked
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tools/bench_recovery_topologies.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--sections", type=_sections, default=list(SECTIONS), metavar="A,B", help="default: all"
-    )
+    bench_sections.add(parser, SECTIONS)
     parser.add_argument(
         "--every", type=int, default=1, metavar="N", help="only each N-th split of the devices"
     )

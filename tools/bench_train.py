@@ -27,6 +27,7 @@ import sys
 import tempfile
 from typing import Any
 
+import bench_sections
 import environment
 
 SECTIONS = ("loop", "experts", "start")
@@ -116,21 +117,12 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--sections", type=_sections, default=SECTIONS, metavar="A,B", help="by default all")
+    bench_sections.add(parser, SECTIONS)
     add("--steps", type=int, default=25, metavar="N", help="of a turn; by default %(default)s")
     add("--rounds", type=int, default=9, metavar="N", help="turns; by default %(default)s")
     add("--tries", type=int, default=3, metavar="N", help="of a short start; the fastest counts")
     add("--widths", type=_widths, default=(64, 256), metavar="M,M", help="by default 64,256")
     return parser
-
-
-def _sections(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if unknown := [name for name in names if name not in SECTIONS]:
-        raise argparse.ArgumentTypeError(
-            f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}"
-        )
-    return names
 
 
 def _widths(text: str) -> tuple[int, ...]:
