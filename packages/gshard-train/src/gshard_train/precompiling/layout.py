@@ -1,0 +1,33 @@
+"""How a model is laid out on a machine: what may be changed about it for another machine."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal
+
+from gshard_moe.layer import Dispatch
+from gshard_train.models.remat import Remat
+
+RulesName = Literal["gshard", "fsdp", "tensor_parallel", "several_slices", "pipeline"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What of an experiment belongs to the machine; None leaves what the gin files say.
+
+    Attributes:
+      mesh: size of each mesh axis, in order.
+      rules: the function of `gshard_train.layouts` that makes the rules.
+      num_groups: groups for routing.
+      remat: what is computed again in the backward pass.
+      microbatches: parts of a batch whose gradients are added up.
+      pipeline_microbatches: parts of a batch in the pipeline, where there is a `stage` axis.
+      dispatch: how tokens get to their slots.
+    """
+
+    mesh: Mapping[str, int] | None = None
+    rules: RulesName | None = None
+    num_groups: int | None = None
+    remat: Remat | None = None
+    microbatches: int | None = None
+    pipeline_microbatches: int | None = None
+    dispatch: Dispatch | None = None
