@@ -32,7 +32,7 @@ class Job:
     topology: str
     num_slices: int = 1
     mode: Mode = "train"
-    layout: Layout = Layout()
+    layout: Layout = dataclasses.field(default_factory=Layout)
     save_program: str | None = None
 
 
