@@ -1,11 +1,16 @@
 """How a model is laid out on a machine: what may be changed about it for another machine."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gshard_moe.layer import Dispatch
+from gshard_train import layouts
 from gshard_train.models.remat import Remat
+
+if TYPE_CHECKING:
+    from gshard_train.experiment import Experiment
 
 RulesName = Literal["gshard", "fsdp", "tensor_parallel", "several_slices", "pipeline"]
 
@@ -31,3 +36,21 @@ class Layout:
     microbatches: int | None = None
     pipeline_microbatches: int | None = None
     dispatch: Dispatch | None = None
+
+    def applied(self, experiment: "Experiment") -> "Experiment":
+        """The experiment with what is not None changed; its `make_mesh` still takes `devices`.
+
+        Raises:
+          ValueError: the model cannot be so.
+        """
+        changed: dict[str, Any] = {}
+        of_model = ("num_groups", "remat", "pipeline_microbatches", "dispatch")
+        if model := {n: value for n in of_model if (value := getattr(self, n)) is not None}:
+            changed["model"] = dataclasses.replace(experiment.model, **model)
+        if self.mesh is not None:
+            changed["make_mesh"] = functools.partial(experiment.make_mesh, axes=dict(self.mesh))
+        if self.rules is not None:
+            changed["rules"] = getattr(layouts, self.rules)()
+        if self.microbatches is not None:
+            changed["microbatches"] = self.microbatches
+        return dataclasses.replace(experiment, **changed)
