@@ -1,0 +1,224 @@
+"""A cost card as text: what is asked first (does it fit, how fast, how dear), then the reasons."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from gshard_annotate.checks import describe_mesh
+from gshard_annotate.inspector.columns import WIDTH, Column, table
+from gshard_annotate.inspector.quantities import duration, number, percent, size
+from gshard_train.precompiling.card import ESTIMATE, CostCard
+from gshard_train.precompiling.exchange_sums import ExchangeSum
+
+PROGRAMS = {"train": "training step", "eval": "evaluation step", "decode": "beam search"}
+MOST_EXCHANGES, MOST_ROOMS = 20, 8
+_SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+
+_EXCHANGES = (
+    Column(""),
+    Column("kind"),
+    Column("mesh axes", shrinks=2),
+    Column("a device", right=True),
+    Column("times", right=True),
+    Column("time", right=True),
+    Column("share", right=True),
+    Column("source"),
+    Column("cause", shrinks=3),
+)
+_ROOMS = (
+    Column("what"),
+    Column("a device", right=True),
+    Column("shape", shrinks=2),
+    Column("split over", shrinks=2),
+    Column("name", shrinks=3),
+    Column("source"),
+)
+_AMOUNTS = (Column("  "), Column("", right=True), Column("", right=True), Column(""))
+
+
+def card_text(card: CostCard) -> str:
+    """What `print(card.text())` shows."""
+    parts = [
+        f"{heading(card)}\n{card.verdict[0].upper()}{card.verdict[1:]}",
+        _speed(card),
+        _model(card),
+        _memory(card),
+        _time(card),
+        _exchanges(card),
+        _surprises(card),
+        _rooms(card),
+        compiled(card),
+        _notes(card),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def heading(card: CostCard) -> str:
+    """What was compiled for what."""
+    slices = f"{card.job.num_slices} slices of " if card.job.num_slices > 1 else ""
+    return (
+        f"{card.title}: {PROGRAMS[card.mode]} on {slices}{card.job.topology}, "
+        f"{card.num_devices:,} {card.device_kind} devices, mesh {describe_mesh(dict(card.mesh))}"
+    )
+
+
+def short(count: float) -> str:
+    """A count as `601B`, three digits and a letter."""
+    for scale, letter in _SCALES:
+        if count >= scale:
+            return f"{count / scale:.3g}{letter}"
+    return f"{count:g}"
+
+
+def memory_rows(card: CostCard) -> Iterator[tuple[str, int, str]]:
+    """The parts of a device's memory: class, bytes, what it is; without those that are nothing."""
+    memory = card.memory
+    activations = "activations, gradients" if card.mode == "train" else "activations"
+    unsure = " and padding" if card.step_seconds is None else ""
+    rows = (
+        ("parameters", memory.parameters, "parameters"),
+        ("optimizer", memory.optimizer, "optimizer's state"),
+        ("inputs", memory.inputs, "batch" if card.mode == "train" else "batch and cache"),
+        ("padding", memory.padding, "padding of these on the chip"),
+        ("activations", memory.activations or 0, f"{activations} (temporaries){unsure}"),
+        ("results", memory.results, "results beside what they replace"),
+    )
+    return ((kind, count, what) for kind, count, what in rows if count)
+
+
+def cost_rows(card: CostCard) -> Iterator[tuple[str, str]]:
+    """What the tokens cost: name and amount."""
+    if card.days is None or card.device_years is None:
+        return
+    yield "steps", f"{card.steps:,}"
+    yield "time", f"{_three(card.days)} days"
+    yield "device-years", _three(card.device_years)
+    if card.money is not None:
+        yield "money", f"{card.money:,.0f} at {card.price:g} a device-hour"
+
+
+def compiled(card: CostCard) -> str:
+    """What compiling took."""
+    return (
+        f"COMPILED in {duration(card.compile_seconds)} after {duration(card.lower_seconds)} of "
+        f"tracing; it took {size(card.host_peak_bytes)} of this machine's memory"
+    )
+
+
+def _speed(card: CostCard) -> str:
+    if card.step_seconds is None or card.tokens_per_second is None:
+        return ""
+    used = "" if card.utilisation is None else f", {percent(card.utilisation)} of peak (model FLOP)"
+    lines = [
+        f"ESTIMATE: {duration(card.step_seconds)} a step, {short(card.tokens_per_second)} source "
+        f"tokens/s, {short(card.rows_per_second or 0)} examples/s{used}",
+        f"  {short(card.tokens)} source tokens: "
+        + ", ".join(f"{name} {amount}" for name, amount in cost_rows(card)),
+    ]
+    return "\n".join(lines)
+
+
+def _model(card: CostCard) -> str:
+    lines = [
+        f"MODEL: {short(card.parameters)} parameters ({card.parameters:,}), "
+        f"{short(card.expert_parameters)} of them in experts; {short(card.active_parameters)} "
+        "active for a token",
+        f"  a batch of {card.batch_size:,} rows: {short(card.source_tokens)} source and "
+        f"{short(card.target_tokens)} target tokens at most",
+        f"  {number(card.model_flops / card.num_devices, 'FLOP')} a device by the model"
+        + (f", {number(card.device_flops, 'FLOP')} as compiled" if card.device_flops else ""),
+    ]
+    return "\n".join(lines)
+
+
+def _memory(card: CostCard) -> str:
+    memory = card.memory
+    of = f" of {size(memory.limit)}" if memory.limit else ""
+    peak = size(memory.peak) if memory.peak is not None else "not known"
+    whole = memory.limit or memory.peak
+    rows = [
+        ("", size(count), percent(count / whole) if whole else "", what)
+        for _, count, what in memory_rows(card)
+    ]
+    host = f"\n  {size(memory.on_host)} of the optimizer in the host's memory" * bool(
+        memory.on_host
+    )
+    return f"MEMORY of a device: {peak}{of}\n{_amounts(rows)}{host}"
+
+
+def _time(card: CostCard) -> str:
+    if not card.step_seconds or not card.parts:
+        return ""
+    rows = [
+        ("", duration(seconds), percent(seconds / card.step_seconds), part)
+        for part, seconds in card.parts.items()
+        if seconds
+    ]
+    chip = f" on {card.chip}" if card.chip else ""
+    said = textwrap.fill(f"({ESTIMATE})", WIDTH, initial_indent="  ", subsequent_indent="   ")
+    return f"TIME of a step{chip}: {duration(card.step_seconds)}\n{said}\n{_amounts(rows)}"
+
+
+def _amounts(rows: Sequence[Sequence[str]]) -> str:
+    body = table(_AMOUNTS, [("  ", *row[1:]) for row in rows])
+    return body.partition("\n")[2]
+
+
+def _exchanges(card: CostCard) -> str:
+    if card.step_seconds is None and not card.exchanges:
+        return ""
+    if not card.exchanges:
+        return "COLLECTIVES: none"
+    shown = card.exchanges[:MOST_EXCHANGES]
+    rows = [_exchange(one, card.step_seconds) for one in shown]
+    moved = size(sum(one.bytes for one in card.exchanges))
+    runs = sum(one.times for one in card.exchanges)
+    lines = [f"COLLECTIVES: {runs:,} runs, {moved} on a device", table(_EXCHANGES, rows)]
+    if left := len(card.exchanges) - len(shown):
+        lines.append(f"… and {left:,} smaller: --json")
+    return "\n".join(lines)
+
+
+def _exchange(one: ExchangeSum, step_seconds: float | None) -> list[str]:
+    timed = one.seconds is not None and step_seconds
+    return [
+        "!" if one.surprise else "",
+        one.kind,
+        ", ".join(one.mesh_axes) or f"groups of {one.group_size}",
+        size(one.bytes),
+        f"{one.times:,}",
+        duration(one.seconds) if timed else "",
+        percent(one.seconds / step_seconds) if timed else "",
+        one.source,
+        one.cause,
+    ]
+
+
+def _surprises(card: CostCard) -> str:
+    if card.step_seconds is None or not card.surprises:
+        return ""
+    from gshard_annotate.inspector.text import MOST_SURPRISES, listed
+
+    head = f"SURPRISES ({len(card.surprises):,}): what nobody asked for"
+    return "\n".join([head, *listed(card.surprises, MOST_SURPRISES)])
+
+
+def _rooms(card: CostCard) -> str:
+    if not card.rooms:
+        return ""
+    rows = [
+        [one.what, size(one.bytes), one.shape, one.split, one.name, one.source]
+        for one in card.rooms[:MOST_ROOMS]
+    ]
+    return f"WHAT TAKES THE ROOM\n{table(_ROOMS, rows)}"
+
+
+def _notes(card: CostCard) -> str:
+    if not card.notes:
+        return ""
+    from gshard_annotate.inspector.text import listed
+
+    return "\n".join(["NOTES", *listed(card.notes, len(card.notes))])
+
+
+def _three(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,120 @@
+"""Whether a program fits on a device: what it holds there, and what the compiler lets it have."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from gshard_annotate.inspector.quantities import size
+from gshard_train.precompiling.job import Facts, Fault, Result, Tensor
+
+_GIB = 2**30
+# What the TPU compiler of libtpu 0.0.42 gives to a program, by what JAX calls a device: it refuses
+# larger ones with "exceeds available HBM (15.48G)". The rest of the memory is its own.
+_FOR_PROGRAMS = {
+    "TPU v2": 7.48,
+    "TPU v3": 15.48,
+    "TPU v4": 15.25,  # a core, of which a chip has two
+    "TPU v5 lite": 15.75,
+    "TPU v5": 95.74,
+    "TPU v6 lite": 31.25,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceMemory:
+    """Bytes on one device while the program runs; they sum to the peak.
+
+    Attributes:
+      parameters: of the model.
+      optimizer: its state, without what lies in the host's memory.
+      inputs: the batch, and the kept keys and values of decoding.
+      padding: what the chip's layout of these adds to them.
+      activations: what the program makes and drops while it runs (temporaries), gradients too;
+        None where nobody knows.
+      results: what it returns beside what it replaces.
+      peak: the most at one time; None where nobody knows.
+      limit: what the compiler gives to a program; None where nobody knows.
+      on_host: bytes of the optimizer in the host's memory.
+    """
+
+    parameters: int
+    optimizer: int
+    inputs: int
+    padding: int = 0
+    activations: int | None = None
+    results: int = 0
+    peak: int | None = None
+    limit: int | None = None
+    on_host: int = 0
+
+    @property
+    def free(self) -> int | None:
+        """What is left of the limit, below zero where it is not enough."""
+        return None if self.peak is None or self.limit is None else self.limit - self.peak
+
+    @property
+    def state(self) -> int:
+        """What stays there between programs."""
+        return self.parameters + self.optimizer
+
+
+def device_memory(result: Result, facts: Facts) -> DeviceMemory:
+    """What one device holds, as far as it is known: all of it where there is a program."""
+    held = {what: _bytes(facts.tensors, what) for what in ("parameters", "optimizer")}
+    inputs = _bytes(facts.tensors, "batch", "cache")
+    known = sum(held.values()) + inputs
+    limit = _limit(result, facts)
+    if result.report is None:
+        peak = result.fault.needed_bytes if result.fault else None
+        rest = None if peak is None else max(0, peak - known)
+        return DeviceMemory(**held, inputs=inputs, activations=rest, peak=peak, limit=limit)
+    memory = result.report.memory
+    on_host = min(held["optimizer"], max(0, known - memory.arguments))
+    held["optimizer"] -= on_host
+    return DeviceMemory(
+        **held,
+        inputs=inputs,
+        padding=max(0, memory.arguments - known + on_host),
+        activations=memory.temporaries,
+        results=max(0, memory.results - memory.aliased),
+        peak=memory.peak,
+        limit=limit,
+        on_host=on_host,
+    )
+
+
+def program_limit(device_kind: str) -> int | None:
+    """Bytes that the compiler gives to a program on such a device."""
+    gib = _FOR_PROGRAMS.get(device_kind)
+    return None if gib is None else int(gib * _GIB)
+
+
+def verdict(memory: DeviceMemory, fault: Fault | None) -> tuple[bool | None, str]:
+    """Whether it fits, and that as a sentence; None where there is no telling."""
+    if fault is not None and fault.kind != "too large":
+        return None, f"no telling whether it fits: {_STOPPED[fault.kind]}"
+    if memory.peak is None:
+        return False, "does not fit"
+    if memory.limit is None:
+        return fault is None, f"takes {size(memory.peak)} a device, whose memory is not known"
+    used = f"{size(memory.peak)} of the {size(memory.limit)} that a device has for programs"
+    if fault is None and memory.peak <= memory.limit:
+        return True, f"fits: {used}, {size(memory.limit - memory.peak)} free"
+    return False, f"does not fit: {used}, {size(memory.peak - memory.limit)} too much"
+
+
+_STOPPED = {
+    "refused": "the checks before compiling refuse it",
+    "crashed": "the compiler crashed",
+    "timed out": "the compiler was not done in time",
+}
+
+
+def _limit(result: Result, facts: Facts) -> int | None:
+    if result.fault is not None and result.fault.limit_bytes is not None:
+        return result.fault.limit_bytes
+    of_kind = program_limit(facts.device_kind)
+    return of_kind or (result.report.memory.limit if result.report else None)
+
+
+def _bytes(tensors: Iterable[Tensor], *what: str) -> int:
+    return sum(one.device_bytes for one in tensors if one.what in what)
