@@ -12,11 +12,9 @@ from gshard_train.monitoring.overview import program_memory
 from gshard_train.step import Step, make_step
 
 
-def compiled(
-    experiment: Experiment, prepared: Prepared, train_state: state.TrainState, batch: Any
-) -> Step:
-    """The step, compiled for arrays of these shapes before the first of them is there."""
-    run_step = make_step(
+def step_of(experiment: Experiment, prepared: Prepared) -> Step:
+    """The experiment's step."""
+    return make_step(
         prepared.model,
         prepared.optimizer,
         experiment.loss,
@@ -25,6 +23,13 @@ def compiled(
         microbatches=experiment.microbatches,
         offload_optimizer=experiment.offload_optimizer,
     )
+
+
+def compiled(
+    experiment: Experiment, prepared: Prepared, train_state: state.TrainState, batch: Any
+) -> Step:
+    """The step, compiled for arrays of these shapes before the first of them is there."""
+    run_step = step_of(experiment, prepared)
     logging.info("Compiling the step.")
     began = time.monotonic()
     with sign_of_life.told("compiling the step"), compilation_cache.watched() as was_there:

@@ -54,6 +54,10 @@ class LoadedConfig:
         """The same text without what is bound to some parameters of the function of a full name."""
         return self._resolved.text_without(name, parameters)
 
+    def binds(self, name: str) -> bool:
+        """Whether anything is bound to the function of a full name."""
+        return any(target.name == name for _, target, _ in self._resolved.bound)
+
     def call(self, name: str, **given: Any) -> Any:
         """Calls the function of a full name with its bound arguments and with `given`.
 

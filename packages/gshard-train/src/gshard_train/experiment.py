@@ -81,22 +81,27 @@ class Prepared(NamedTuple):
     optimizer: optax.GradientTransformation
 
 
-def prepare(experiment: Experiment) -> Prepared:
+def prepare(experiment: Experiment, *, writes: bool = True) -> Prepared:
     """The mesh, the abstract model and the optimizer of an experiment.
+
+    Args:
+      experiment: what is checked.
+      writes: whether its directory has to be one that can be written to.
 
     Raises:
       UserError: with everything that was found wrong.
       DiskError: where nothing was, but the directory lies on what cannot be written.
     """
     with disk_faults.writing("MODEL_DIR", experiment.model_dir):
-        faults = list(_value_faults(experiment))
+        faults = list(_value_faults(experiment, writes=writes))
     mesh = _attempt(faults, experiment.make_mesh)
     model = _attempt(faults, lambda: state.abstract_model(experiment.model))
     if mesh is not None:
         faults += mesh_faults(experiment, mesh)
     if mesh is None or model is None or faults:
         raise UserError(*faults)
-    disk_faults.check_mount("MODEL_DIR", experiment.model_dir)
+    if writes:
+        disk_faults.check_mount("MODEL_DIR", experiment.model_dir)
     optimizer = _attempt(faults, lambda: resolved(experiment.optimizer, model.names()))
     if optimizer is not None:
         arguments = (model, optimizer, experiment.rules, mesh)
@@ -194,11 +199,11 @@ def _attempt(faults: list[str], make: Callable):
         return None
 
 
-def _value_faults(experiment: Experiment) -> Iterator[str]:
+def _value_faults(experiment: Experiment, *, writes: bool) -> Iterator[str]:
     lengths = experiment.task_feature_lengths
     if not experiment.model_dir:
         yield "MODEL_DIR is empty; add --gin.MODEL_DIR=\"'/path/to/run'\""
-    else:
+    elif writes:
         yield from _directory_faults(experiment.model_dir)
     for name in FEATURE_NAMES:
         if name not in lengths:

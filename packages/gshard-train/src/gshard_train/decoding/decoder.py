@@ -149,12 +149,16 @@ class Decoder:
 
     def compile(self) -> jax.stages.Compiled:
         """The program for the longest sources, without decoding anything."""
+        return self.lower().compile()
+
+    def lower(self) -> jax.stages.Lowered:
+        """What is compiled for the longest sources; the devices need not be there."""
         source = jax.ShapeDtypeStruct(
             (self.batch_size, self._longest), np.int32, sharding=self._sharding
         )
         numbers = jax.ShapeDtypeStruct((self.batch_size,), np.uint32, sharding=self._sharding_B)
         params = state.abstract_state(*self._state).params
-        return self._run.lower(params, source, numbers).compile()
+        return self._run.lower(params, source, numbers)
 
     def _width(self, size: int) -> int:
         return next(width for width in self._widths if width >= size)

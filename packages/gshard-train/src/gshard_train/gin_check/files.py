@@ -24,15 +24,22 @@ def read(
     Raises:
       UserError: with every fault that can be seen without importing.
     """
+    statements = unchecked(files, bindings, search_paths)
+    if faults := [*statements.faults, *macros.faults(statements)]:
+        raise UserError(*faults)
+    return statements
+
+
+def unchecked(
+    files: Sequence[str], bindings: Sequence[str], search_paths: Sequence[str] = ()
+) -> Statements:
+    """The same with every fault of the texts left among the statements."""
     reader = _Reader(search_paths)
     for file in files:
         reader.read_file(file, f"--gin_file={file}", ())
     for binding in bindings:
         reader.read_text(binding, FLAGS, as_flag(binding), ())
-    statements = reader.statements
-    if faults := [*statements.faults, *macros.faults(statements)]:
-        raise UserError(*faults)
-    return statements
+    return reader.statements
 
 
 def as_flag(binding: str) -> str:

@@ -56,11 +56,12 @@ class TeacherForcing:
         self._abstract = state.abstract_state(
             prepared.model, prepared.optimizer, experiment.rules, prepared.mesh
         ).params
-        self._load = self._no_load(prepared)
+        self._everywhere = NamedSharding(prepared.mesh, PartitionSpec())
+        self._load = self._load_shape(prepared)
         # Whole on every process, so that each can read all of it.
         self._run = jax.jit(
             functools.partial(_score, experiment, prepared, num_labels),
-            out_shardings=NamedSharding(prepared.mesh, PartitionSpec()),
+            out_shardings=self._everywhere,
         )
 
     def score(
@@ -81,7 +82,7 @@ class TeacherForcing:
           progress: whether to show a bar.
           between: called before each batch; what it raises ends the scoring.
         """
-        load, waiting, rows = self._load, None, []
+        load, waiting, rows = self._no_load(), None, []
         told = time.monotonic()
         starts = range(0, len(examples), self._batch_size)
         for start in tqdm(starts, unit=" batches", disable=not progress or None, leave=False):
@@ -104,8 +105,17 @@ class TeacherForcing:
 
     def compile(self) -> jax.stages.Compiled:
         """The program, without scoring anything."""
-        batch = self._batch([], [])
-        return self._run.lower(self._abstract, batch, self._load).compile()
+        return self.lower().compile()
+
+    def lower(self) -> jax.stages.Lowered:
+        """What is compiled; the devices need not be there."""
+        shapes = {"source": self._shape("inputs"), "targets": self._shape("targets")}
+        shapes["label"] = (self._batch_size, 1)
+        batch = {
+            name: jax.ShapeDtypeStruct(shape, np.int32, sharding=self._sharding)
+            for name, shape in shapes.items()
+        }
+        return self._run.lower(self._abstract, batch, self._load)
 
     def _batch(self, examples: Sequence[Example], labels: Sequence[int]) -> dict[str, jax.Array]:
         rows = {
@@ -120,13 +130,18 @@ class TeacherForcing:
     def _shape(self, feature: str) -> tuple[int, int]:
         return self._batch_size, self._lengths[feature]
 
-    def _no_load(self, prepared: Prepared) -> jax.Array | None:
+    def _load_shape(self, prepared: Prepared) -> jax.ShapeDtypeStruct | None:
         config = prepared.model.config
         if not config.num_experts:
             return None
         layers = (config.num_encoder_layers + config.num_decoder_layers) // 2
-        zeros = np.zeros((layers, self._num_labels, config.num_experts), np.float32)
-        return whole_to_mesh(zeros, NamedSharding(prepared.mesh, PartitionSpec()))
+        shape = (layers, self._num_labels, config.num_experts)
+        return jax.ShapeDtypeStruct(shape, np.float32, sharding=self._everywhere)
+
+    def _no_load(self) -> jax.Array | None:
+        if self._load is None:
+            return None
+        return whole_to_mesh(np.zeros(self._load.shape, np.float32), self._everywhere)
 
 
 def _score(

@@ -1,0 +1,73 @@
+"""What is said of a compiler that died, or that was given up."""
+
+import signal
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gshard_train.precompiling import host_memory
+from gshard_train.precompiling.job import Fault, Job
+
+_GIB = 2**30
+_SHOWN_LINES = 8
+
+
+class Scene(NamedTuple):
+    """What was going on.
+
+    Attributes:
+      job: what was compiled.
+      doing: how far it was.
+      seconds: since the job was given.
+      host_bytes: memory of the compiler's process when it was last looked at.
+      lines: what it had printed.
+    """
+
+    job: Job
+    doing: str
+    seconds: float
+    host_bytes: int
+    lines: Sequence[str]
+
+
+def crashed(scene: Scene, code: int) -> Fault:
+    """The fault of a compiler whose process ended by itself with this code of `Popen`."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        how = f"was ended by {name} ({signal.strsignal(-code)})"
+    else:
+        name, how = "", f"ended with exit code {code}"
+    said = [line for line in scene.lines if line.strip()][-_SHOWN_LINES:]
+    last = [f"  it printed last: {line.strip()}" for line in said]
+    first = f"the compiler's process {how} {_where(scene)}"
+    return Fault(kind="crashed", message="\n".join([first, _advice(name), *last]))
+
+
+def timed_out(scene: Scene, timeout: float) -> Fault:
+    """The fault of a compiler that was ended because it took too long."""
+    return Fault(
+        kind="timed out",
+        message=f"the compiler was ended after {timeout:.0f} s, the time it was given, "
+        f"{_where(scene)}; give it longer (--timeout), or compile something smaller",
+    )
+
+
+def _where(scene: Scene) -> str:
+    files = ", ".join(scene.job.gin_files) or "the bindings"
+    return (
+        f"while {scene.doing} ({scene.job.mode} program of {files} for {scene.job.topology}), "
+        f"{scene.seconds:.0f} s after it began, with {scene.host_bytes / _GIB:.1f} GiB of this "
+        "machine's memory"
+    )
+
+
+def _advice(name: str) -> str:
+    if name == "SIGKILL":
+        free = host_memory.available_bytes() / _GIB
+        return (
+            "somebody killed it, or the system did for lack of memory (dmesg tells; "
+            f"{free:.1f} GiB are free now): close other programs, or compile a smaller program"
+        )
+    return (
+        "a fault of the compiler, not of the configuration: another layout (--mesh, dispatch, "
+        "remat) may avoid it, or another version of libtpu"
+    )
