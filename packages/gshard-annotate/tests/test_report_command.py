@@ -188,7 +188,7 @@ WRONG = {
         "give what report.json() returned"
     ),
     ("a:b", *MESH, "--diff", "newer.json"): (
-        "--diff newer.json: the report has version 9, this gshard-annotate reads version 1; "
+        "--diff newer.json: the report has version 9, this gshard-annotate reads versions 1 to 2; "
         "use the gshard-annotate that wrote it, or a newer one"
     ),
 }  # fmt: skip

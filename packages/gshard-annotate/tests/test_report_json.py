@@ -103,8 +103,8 @@ REFUSED = {
         "'gshard-annotate report'); give what report.json() returned",
     ),
     "a newer version": (
-        edited(lambda form: form.update(version=2)),
-        "Report.from_json: the report has version 2, this gshard-annotate reads version 1; "
+        edited(lambda form: form.update(version=3)),
+        "Report.from_json: the report has version 3, this gshard-annotate reads versions 1 to 2; "
         "use the gshard-annotate that wrote it, or a newer one",
     ),
     "no report": (

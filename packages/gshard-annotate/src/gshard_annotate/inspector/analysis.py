@@ -86,6 +86,7 @@ def analyse(
         cost=cost,
         compile_seconds=0.0,
         notes=tuple(_notes(final, counts, work, dump, annotations)),
+        operations=work.operations,
     )
 
 

@@ -11,13 +11,15 @@ from gshard_annotate.checks import raise_faults
 from gshard_annotate.inspector.report import Report
 
 FORMAT = "gshard-annotate report"
-VERSION = 1
+# 2 has operations; a report without them is one of version 1.
+VERSION = 2
 
 
 def report_json(report: Report) -> str:
     """The report as JSON, one that `report_from_json` reads."""
-    form = dataclasses.asdict(report, dict_factory=_without_nothing_accepted)
-    return write_form({"format": FORMAT, "version": VERSION, "report": form})
+    form = dataclasses.asdict(report, dict_factory=_without_nothing_new)
+    version = VERSION if report.operations else 1
+    return write_form({"format": FORMAT, "version": version, "report": form})
 
 
 def write_form(form: dict[str, Any]) -> str:
@@ -33,10 +35,10 @@ def report_from_json(text: str) -> Report:
         parts (all are named).
     """
     form = _ours(text)
-    if form["version"] != VERSION:
+    if form["version"] not in (1, VERSION):
         raise ValueError(
             f"Report.from_json: the report has version {form['version']!r}, this gshard-annotate "
-            f"reads version {VERSION}; use the gshard-annotate that wrote it, or a newer one"
+            f"reads versions 1 to {VERSION}; use the gshard-annotate that wrote it, or a newer one"
         )
     faults: list[str] = []
     report = _decode(Report, form.get("report"), "report", faults)
@@ -60,9 +62,10 @@ def write_beside(path: str | Path, text: str) -> Path:
     return path
 
 
-def _without_nothing_accepted(parts: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Reports of version 1 began without it.
-    return {name: value for name, value in parts if (name, value) != ("accepted", "")}
+def _without_nothing_new(parts: list[tuple[str, Any]]) -> dict[str, Any]:
+    # The first reports began without these.
+    new = (("accepted", ""), ("operations", ()))
+    return {name: value for name, value in parts if (name, value) not in new}
 
 
 def _ours(text: str) -> dict[str, Any]:

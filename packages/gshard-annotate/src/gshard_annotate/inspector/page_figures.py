@@ -68,7 +68,7 @@ def step_bar(report: Report) -> str:
         f"{duration(memory)}: between exchanges, {longer} is the limit."
     )
     title = f"Estimated step, {duration(cost.step_seconds)}"
-    return _bar(title, segments, cost.step_seconds) + f'<p class="small soft">{note}</p>'
+    return stacked_bar(title, segments, cost.step_seconds) + f'<p class="small soft">{note}</p>'
 
 
 def memory_bar(memory: Memory) -> str:
@@ -95,7 +95,7 @@ def memory_bar(memory: Memory) -> str:
         if total < memory.limit:
             note = f"The bar shows what is used; {note}"
         note = f'<p class="small {"soft" if left >= 0 else "warn"}">{note}</p>'
-    return _bar(title, segments, total, memory.limit) + note
+    return stacked_bar(title, segments, total, memory.limit) + note
 
 
 def cut_drawing(shape: str, sharding: str | None, mesh: Mapping[str, int]) -> str:
@@ -109,15 +109,10 @@ def cut_drawing(shape: str, sharding: str | None, mesh: Mapping[str, int]) -> st
     return f'<span class="cut">{dims}{same if each > 1 else ""}</span>'
 
 
-def _dimension(cut: Cut) -> str:
-    over = "+".join(cut.axes)
-    label = f"{cut.size:,} ÷ {cut.parts:,}" if cut.axes else f"{cut.size:,}"
-    axes = f"<small>{escape(over)}</small>" if over else ""
-    parts = min(cut.parts, _MOST_CELLS)
-    return f'<span class="dim"><i style="--n:{parts}"></i>{label}{axes}</span>'
-
-
-def _bar(title: str, segments: Sequence[Segment], total: float, limit: float | None = None) -> str:
+def stacked_bar(
+    title: str, segments: Sequence[Segment], total: float, limit: float | None = None
+) -> str:
+    """A bar of segments under its title, with what they are below; a mark where a limit is."""
     shown = [one for one in segments if one[2] > 0]
     scale = 100 / (total or 1)
     starts = itertools.accumulate((one[2] for one in shown), initial=0.0)
@@ -136,3 +131,11 @@ def _bar(title: str, segments: Sequence[Segment], total: float, limit: float | N
         f'<h3>{title}</h3><svg class="stack" width="100%" height="22" aria-hidden="true">'
         f'{drawn}</svg><ul class="keys">{listed}</ul>'
     )
+
+
+def _dimension(cut: Cut) -> str:
+    over = "+".join(cut.axes)
+    label = f"{cut.size:,} ÷ {cut.parts:,}" if cut.axes else f"{cut.size:,}"
+    axes = f"<small>{escape(over)}</small>" if over else ""
+    parts = min(cut.parts, _MOST_CELLS)
+    return f'<span class="dim"><i style="--n:{parts}"></i>{label}{axes}</span>'

@@ -124,6 +124,34 @@ class Cost:
 
 
 @dataclasses.dataclass(frozen=True)
+class Operation:
+    """The work of all instructions that come from one operation of the user's program.
+
+    A fusion's work goes to the matrix products in it, or is divided by bytes; what has no scope of
+    its own goes to the scope that made its operands. Collectives are not among them.
+
+    Attributes:
+      scope: The `jax.named_scope`s around it, as `attention/projections`; "" outside of any.
+      primitive: JAX's name of it, as `dot_general`; XLA's for what XLA put in.
+      backward: Whether it is part of a gradient.
+      recomputed: Whether the backward pass computes it again (`jax.checkpoint`).
+      times: How often its instructions run, all together.
+      flops: Of matrix products and convolutions.
+      bytes_accessed: Read and written in main memory.
+      seconds: Estimate; None without a chip.
+    """
+
+    scope: str
+    primitive: str
+    backward: bool
+    recomputed: bool
+    times: int
+    flops: int
+    bytes_accessed: int
+    seconds: float | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """What `inspect` found out about one compiled function.
 
@@ -139,6 +167,7 @@ class Report:
       compile_seconds: How long the compiler took.
       notes: What the reader should know about the figures: loops whose trips nobody can tell,
         values that could not be seen.
+      operations: The work of `cost` by the operations that it comes from, longest first.
     """
 
     title: str
@@ -151,6 +180,7 @@ class Report:
     cost: Cost
     compile_seconds: float
     notes: tuple[str, ...] = ()
+    operations: tuple[Operation, ...] = ()
 
     @property
     def surprises(self) -> list[str]:

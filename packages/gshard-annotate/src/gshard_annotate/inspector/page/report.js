@@ -8,10 +8,11 @@
   const rows = tables.flatMap((table) => [...table.tBodies[0].rows]);
   const words = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
 
-  const count = (kind) => {
-    const all = rows.filter((row) => row.id.startsWith(kind));
+  const count = (table) => {
+    const all = [...table.tBodies[0].rows];
     const shown = all.filter((row) => !row.hidden).length;
-    return `${shown === all.length ? all.length : `${shown} of ${all.length}`} ${kind}s`;
+    const what = table.closest("section").id;
+    return `${shown === all.length ? all.length : `${shown} of ${all.length}`} ${what}`;
   };
 
   function filter() {
@@ -20,7 +21,7 @@
       const fits = wanted.every((word) => words.get(row).includes(word));
       row.hidden = !fits || (flagged.checked && !row.classList.contains("flagged"));
     }
-    finder.querySelector("output").textContent = `${count("collective")}, ${count("value")}`;
+    finder.querySelector("output").textContent = tables.map(count).join(", ");
   }
 
   const value = (row, column) => {
