@@ -17,18 +17,21 @@ from gshard_moe.routing import ExpertRouting, Routing
 AnyRouting = Routing | ExpertRouting
 
 
+@jax.named_scope("dispatch")
 def dispatch_einsum(x_GSM: Float[Array, "G S M"], routing: AnyRouting) -> Float[Array, "E G C M"]:
     """Copies each token into the slots it was given; free slots are 0."""
     mask_GSL = _by_slot(routing, x_GSM.dtype, weighted=False)
     return _split_slots(jnp.einsum("GSM,GSL->GLM", x_GSM, mask_GSL), routing)
 
 
+@jax.named_scope("combine")
 def combine_einsum(y_EGCM: Float[Array, "E G C M"], routing: AnyRouting) -> Float[Array, "G S M"]:
     """The weighted sum of each token's slots; 0 for a token that has none."""
     weight_GSL = _by_slot(routing, y_EGCM.dtype, weighted=True)
     return jnp.einsum("GLM,GSL->GSM", _merge_slots(y_EGCM), weight_GSL)
 
 
+@jax.named_scope("dispatch")
 def dispatch_gather(x_GSM: Float[Array, "G S M"], routing: AnyRouting) -> Float[Array, "E G C M"]:
     """Copies each token into the slots it was given; free slots are 0."""
     if isinstance(routing, ExpertRouting):
@@ -39,6 +42,7 @@ def dispatch_gather(x_GSM: Float[Array, "G S M"], routing: AnyRouting) -> Float[
     return _split_slots(x_GLM, routing)
 
 
+@jax.named_scope("combine")
 def combine_gather(y_EGCM: Float[Array, "E G C M"], routing: AnyRouting) -> Float[Array, "G S M"]:
     """The weighted sum of each token's slots; 0 for a token that has none."""
     y_GLM = _merge_slots(y_EGCM)

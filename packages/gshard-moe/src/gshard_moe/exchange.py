@@ -140,6 +140,7 @@ _PAIRS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 }
 
 
+@jax.named_scope("experts")
 def _experts_of_slots(
     x_EGCM: Array, experts: Experts, activation: Activation, loop: ExpertLoop
 ) -> Array:
@@ -189,6 +190,7 @@ def _sort(
     )
 
 
+@jax.named_scope("experts")
 def _experts_of_rows(
     x_XDNRM: Array, order: Sorted, experts: Experts, activation: Activation, devices: Devices
 ) -> Array:

@@ -15,6 +15,7 @@ from gshard_moe.output import MoEOutput
 _LOOK = "look at what comes into this layer and at its router's weights"
 
 
+@jax.named_scope("gating")
 def count_not_finite(logits_GSE: Float[Array, "G S E"]) -> Float[Array, ""]:
     """How many logits are NaN or infinite, over all devices."""
     return (~jnp.isfinite(jax.lax.stop_gradient(logits_GSE))).sum(dtype=jnp.float32)

@@ -247,13 +247,14 @@ class MoELayer(nnx.Module):
         if self.check_finite:
             stop_if_not_finite(self.name, non_finite, logits_GSE.size, layer_index)
         plan = plan_of(self, x_GSM.shape[0], x_GSM.shape[1], deterministic=deterministic)
-        routing = self.routing.route(
-            logits_GSE,
-            capacity=plan.capacity,
-            mask_GS=mask_GS,
-            key=key,
-            deterministic=deterministic,
-        )
+        with jax.named_scope("gating"):
+            routing = self.routing.route(
+                logits_GSE,
+                capacity=plan.capacity,
+                mask_GS=mask_GS,
+                key=key,
+                deterministic=deterministic,
+            )
         raise_all(self.name, routing_faults(self.routing, routing, plan.kind))
         experts = jax.tree.map(lambda w: w.astype(self.dtype), experts)
         x_GSM = x_GSM.astype(self.dtype)
@@ -274,7 +275,8 @@ class MoELayer(nnx.Module):
                 x_GSM, routing, experts, self.activation, kind=plan.kind, loop=self.experts
             )
         y_GSM = annotate(y_GSM, "group", "group_token", "act_embed")
-        p_GSE, logsumexp_GS = softmax(logits_GSE)
+        with jax.named_scope("gating"):
+            p_GSE, logsumexp_GS = softmax(logits_GSE)
         # An `ExpertRouting` is balanced by construction: nothing to push against.
         balance = jnp.ones(())
         if isinstance(routing, Routing):

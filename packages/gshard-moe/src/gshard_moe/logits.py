@@ -13,6 +13,7 @@ from gshard_moe.choosing import at_least_float32
 from gshard_moe.drawing import draw, fold_in
 
 
+@jax.named_scope("gating")
 def router_logits(
     x_GSM: Float[Array, "G S M"],
     router_ME: Float[Array, "M E"],

@@ -11,6 +11,7 @@ from gshard_moe.choosing import at_least_float32
 from gshard_moe.statistics import mask_faults
 
 
+@jax.named_scope("gating")
 def balance_loss(
     probabilities_GSE: Float[Array, "G S E"],
     first_expert_GS: Int[Array, "G S"],
@@ -64,6 +65,7 @@ def router_z_loss(
     return mean_square(jax.nn.logsumexp(logits_GSE, axis=-1), mask_GS)
 
 
+@jax.named_scope("gating")
 def mean_square(x_GS: Float[Array, "G S"], mask_GS: Bool[Array, "G S"] | None) -> Float[Array, ""]:
     """Over tokens that are no padding; of the logsumexp this is the router z-loss."""
     valid_GS = _weights(x_GS, mask_GS)

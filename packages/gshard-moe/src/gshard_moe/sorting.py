@@ -45,6 +45,7 @@ class Sorted:
     block_rows: int = dataclasses.field(metadata={"static": True})
 
 
+@jax.named_scope("dispatch")
 def sort(
     routing: Routing,
     *,
@@ -109,6 +110,7 @@ def rows_without_limit(tokens: int, choices: int, experts: int, parts: int) -> i
     return parts * rows * _num_blocks(most, experts // parts, rows)
 
 
+@jax.named_scope("dispatch")
 def dispatch_sorted(x_GSM: Float[Array, "G S M"], order: Sorted) -> Float[Array, "X D N R M"]:
     """Copies each token into the rows that it was given; free rows are 0."""
     X, D, N = order.expert_XDN.shape
@@ -117,6 +119,7 @@ def dispatch_sorted(x_GSM: Float[Array, "G S M"], order: Sorted) -> Float[Array,
     return x_DLM.reshape(D, X, N, order.block_rows, -1).swapaxes(0, 1)
 
 
+@jax.named_scope("combine")
 def combine_sorted(y_XDNRM: Float[Array, "X D N R M"], order: Sorted) -> Float[Array, "G S M"]:
     """The weighted sum of each token's rows; 0 for a token that has none."""
     G, S, K = order.routing.weight_GSK.shape

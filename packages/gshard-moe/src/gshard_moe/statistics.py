@@ -48,6 +48,7 @@ class Statistics:
         return _added(self, other)
 
 
+@jax.named_scope("gating")
 def statistics(
     routing: Routing | ExpertRouting,
     probabilities_GSE: Float[Array, "G S E"],
@@ -179,6 +180,7 @@ class LabelStatistics:
         return self.load_NE / jnp.maximum(self.load_NE.sum(-1, keepdims=True), 1)
 
 
+@jax.named_scope("gating")
 def statistics_by_label(
     routing: Routing | ExpertRouting,
     labels_GS: Int[Array, "G S"],
