@@ -55,7 +55,8 @@ def gradient_and_metrics(
         grads, sums = jax.grad(loss_of_part, has_aux=True)(
             params, model, loss, rows, of_block, key, (number, microbatches)
         )
-        summed = jax.tree.map(lambda total, grad: total + grad.astype(total.dtype), summed, grads)
+        with jax.named_scope("optimizer"):
+            summed = jax.tree.map(lambda so_far, g: so_far + g.astype(so_far.dtype), summed, grads)
         return jax.lax.with_sharding_constraint(summed, param_shardings), sums
 
     zeros = jax.tree.map(

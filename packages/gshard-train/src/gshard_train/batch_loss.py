@@ -60,6 +60,7 @@ def total_loss(
     return total, metrics_of(sums, totals)
 
 
+@jax.named_scope("loss")
 def totals_of(batch: Batch, loss: LossConfig) -> Totals:
     """What the loss of any part of this global batch is measured by."""
     weight_BL, mask_BL = _weights(batch), batch["decoder_target_tokens"] != PAD_ID
@@ -105,16 +106,20 @@ def loss_of_part(
         packing=packing_of(batch),
         microbatch=microbatch,
     )
-    entropy = cross_entropy(logits_BLV, batch["decoder_target_tokens"], loss.label_smoothing)
-    sums = _sums(entropy, weight_BL, None if output is None else _of_batch(output, model, totals))
-    per_token_BL = entropy.smoothed_BL + loss.z_weight * jnp.square(entropy.log_z_BL)
-    total = jnp.where(weight_BL > 0, totals.share_BL * per_token_BL, 0.0).sum()
+    with jax.named_scope("loss"):
+        entropy = cross_entropy(logits_BLV, batch["decoder_target_tokens"], loss.label_smoothing)
+        sums = _sums(
+            entropy, weight_BL, None if output is None else _of_batch(output, model, totals)
+        )
+        per_token_BL = entropy.smoothed_BL + loss.z_weight * jnp.square(entropy.log_z_BL)
+        total = jnp.where(weight_BL > 0, totals.share_BL * per_token_BL, 0.0).sum()
     if sums.balance is not None and sums.router_z is not None:
         auxiliary = loss.balance_weight * sums.balance + loss.router_z_weight * sums.router_z
         total += totals.scale * auxiliary.mean()
     return total, sums._replace(total=total)
 
 
+@jax.named_scope("loss")
 def metrics_of(sums: Sums, totals: Totals) -> Metrics:
     """The metrics of a global batch from the sums of its parts.
 

@@ -114,6 +114,7 @@ def whole_to_mesh(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
 
 
+@jax.named_scope("optimizer")
 def _updated(
     state: TrainState,
     grads: Any,

@@ -53,6 +53,7 @@ class Attention(nnx.Module):
         self.queries, self.keys, self.dtype = queries, keys, dtype
         self.dropout_rate = dropout_rate
 
+    @jax.named_scope("attention")
     def __call__(
         self,
         x_BLM: Float[Array, "B L M"],
@@ -63,6 +64,8 @@ class Attention(nnx.Module):
         """What each query gathers from the positions that its mask allows; keys are for dropout."""
         return self.attend(x_BLM, self.project(kv_BTM), mask_BLT, key_B)
 
+    @jax.named_scope("attention")
+    @jax.named_scope("projections")
     def project(self, kv_BTM: Float[Array, "B T M"]) -> KeysValues:
         """The keys and values of a sequence."""
         k_BTND = jnp.einsum("BTM,MND->BTND", kv_BTM, self.wk[...].astype(self.dtype))
@@ -70,6 +73,7 @@ class Attention(nnx.Module):
         names = ("batch", self.keys, "act_heads", "head_dim")
         return KeysValues(annotate(k_BTND, *names), annotate(v_BTND, *names))
 
+    @jax.named_scope("attention")
     def attend(
         self,
         x_BLM: Float[Array, "B L M"],
@@ -78,7 +82,8 @@ class Attention(nnx.Module):
         key_B: Key[Array, " B"] | None = None,
     ) -> Float[Array, "B L M"]:
         """The attention output for queries from `x_BLM` over keys and values made before."""
-        q_BLND = jnp.einsum("BLM,MND->BLND", x_BLM, self.wq[...].astype(self.dtype))
+        with jax.named_scope("projections"):
+            q_BLND = jnp.einsum("BLM,MND->BLND", x_BLM, self.wq[...].astype(self.dtype))
         q_BLND = annotate(q_BLND, "batch", self.queries, "act_heads", "head_dim")
         scores_BNLT = jnp.einsum(
             "BLND,BTND->BNLT",
@@ -91,5 +96,6 @@ class Attention(nnx.Module):
         weights_BNLT = jax.nn.softmax(scores_BNLT, axis=-1).astype(self.dtype)
         weights_BNLT = dropout(weights_BNLT, self.dropout_rate, key_B)
         y_BLND = jnp.einsum("BNLT,BTND->BLND", weights_BNLT, kv.values)
-        y_BLM = jnp.einsum("BLND,NDM->BLM", y_BLND, self.wo[...].astype(self.dtype))
+        with jax.named_scope("projections"):
+            y_BLM = jnp.einsum("BLND,NDM->BLM", y_BLND, self.wo[...].astype(self.dtype))
         return annotate(y_BLM, "batch", self.queries, "act_embed")

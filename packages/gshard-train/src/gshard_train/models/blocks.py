@@ -48,6 +48,7 @@ class EncoderLayer(nnx.Module):
         x_BTM = x_BTM + attended(x_BTM, context)
         return self.feed_forward(x_BTM, context)
 
+    @jax.named_scope("attention")
     def _attended(self, x_BTM, context: Context):
         h_BTM = self.attention_norm(x_BTM)
         mask_BTT = seen(context.mask_BL, context.segment_BL, context.segment_BL)
@@ -81,6 +82,7 @@ class DecoderLayer(nnx.Module):
             x_BLM = x_BLM + attended(x_BLM, source, context)
         return self.feed_forward(x_BLM, context)
 
+    @jax.named_scope("attention")
     def _attended(self, x_BLM, source: Source, context: Context):
         del source
         h_BLM = self.self_norm(x_BLM)
@@ -91,6 +93,7 @@ class DecoderLayer(nnx.Module):
         y_BLM = self.self_attention(h_BLM, h_BLM, mask_BLL, context.row_keys(4))
         return dropout(y_BLM, self.dropout_rate, context.row_keys(2))
 
+    @jax.named_scope("attention")
     def _attended_source(self, x_BLM, source: Source, context: Context):
         mask_BLT = seen(source.mask_BT, context.segment_BL, source.segment_BT)
         h_BLM = self.cross_norm(x_BLM)

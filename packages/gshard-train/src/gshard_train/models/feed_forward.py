@@ -3,6 +3,7 @@
 Axes: B batch, L length, M model width, G groups, S tokens per group.
 """
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
@@ -57,8 +58,11 @@ class FeedForwardPart(nnx.Module):
             num_labels=context.num_labels,
         )
         y_BLM = ungroup(y_GSM, x_BLM.shape[0])
-        return dropout(y_BLM, self.dropout_rate, context.row_keys(1)), output
+        with jax.named_scope("combine"):
+            y_BLM = dropout(y_BLM, self.dropout_rate, context.row_keys(1))
+        return y_BLM, output
 
+    @jax.named_scope("dense_feed_forward")
     def _dense(self, x_BLM, context: Context):
         assert isinstance(self.layer, FeedForward)
         return dropout(self.layer(self.norm(x_BLM)), self.dropout_rate, context.row_keys(1))

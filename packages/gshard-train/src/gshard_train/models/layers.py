@@ -27,6 +27,7 @@ class RMSScale(nnx.Module):
     def __init__(self, embed: int):
         self.scale = named(jnp.ones(embed, jnp.float32), ["embed"])
 
+    @jax.named_scope("norm")
     def __call__(self, x: Float[Array, "*dims M"]) -> Float[Array, "*dims M"]:
         """The scaled vectors in the dtype of `x`; the mean is taken in float32 at least."""
         wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
@@ -76,6 +77,7 @@ class Embedding(nnx.Module):
         )
         self.length, self.dtype = length, dtype
 
+    @jax.named_scope("embedding")
     def __call__(
         self, tokens_BL: Int[Array, "B L"], positions_BL: Int[Array, "B L"]
     ) -> Float[Array, "B L M"]:
@@ -92,6 +94,7 @@ class FeedForward(nnx.Module):
         self.wo = kernel(rngs.params(), (mlp, embed), ["mlp", "embed"], fan_in=mlp)
         self.length, self.dtype = length, dtype
 
+    @jax.named_scope("dense_feed_forward")
     def __call__(self, x_BLM: Float[Array, "B L M"]) -> Float[Array, "B L M"]:
         """The transformed tokens; the hidden width may be split over the model axis."""
         h_BLH = jax.nn.relu(jnp.einsum("BLM,MH->BLH", x_BLM, self.wi[...].astype(self.dtype)))

@@ -149,6 +149,7 @@ class EncoderDecoder(nnx.Module):
         x_BTM, output = run(self.encoder, x_BTM, context.fold(1), None, self.config)
         return self.encoder_norm(x_BTM), output
 
+    @jax.named_scope("embedding")
     def _embed(self, embedding: Embedding, tokens_BL, position_BL, context: Context):
         if position_BL is None:
             position_BL = jnp.broadcast_to(jnp.arange(tokens_BL.shape[1]), tokens_BL.shape)
@@ -204,6 +205,7 @@ class EncoderDecoder(nnx.Module):
         x_BKM, kept = jax.lax.scan(run_pair, x_BKM, (layers, state.kept, state.source))
         return self.logits(x_BKM), state._replace(kept=kept)
 
+    @jax.named_scope("logits")
     def logits(self, x_BLM: Float[Array, "B L M"]) -> Float[Array, "B L V"]:
         """Float32 logits of what leaves the last layer."""
         x_BLM = self.decoder_norm(x_BLM)

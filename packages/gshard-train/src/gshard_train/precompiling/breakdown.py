@@ -1,0 +1,64 @@
+"""Where the time of a step goes, as the parts that the paper's breakdown and a card name."""
+
+from gshard_annotate.inspector.report import Operation, Report
+
+PARTS = (
+    "dense matmul",
+    "expert matmul",
+    "attention",
+    "gating",
+    "dispatch",
+    "embedding and logits",
+    "optimizer",
+    "other",
+    "collectives",
+)
+
+# The named scopes of the models and the step; of several the innermost that is here counts.
+_PART_OF_SCOPE = {
+    "dense_feed_forward": "dense matmul",
+    "projections": "dense matmul",  # queries, keys, values and output of attention
+    "experts": "expert matmul",
+    "attention": "attention",
+    "gating": "gating",
+    "dispatch": "dispatch",
+    "combine": "dispatch",
+    "embedding": "embedding and logits",
+    "logits": "embedding and logits",
+    "loss": "embedding and logits",
+    "optimizer": "optimizer",
+}
+
+
+def breakdown(report: Report) -> dict[str, float]:
+    """Seconds of each of `PARTS` in a step; their sum is the report's `cost.step_seconds`.
+
+    What is computed in a feed-forward layer or in the experts beside the matrix products (norm,
+    dropout, ReLU) counts with them; XLA fuses most of it into them.
+
+    Raises:
+      ValueError: a report without times (no chip) or without operations (of an old version).
+    """
+    cost = report.cost
+    if cost.step_seconds is None or cost.collective_seconds is None:
+        raise ValueError(f"breakdown: the report on {report.title} names no chip and has no times")
+    if not report.operations and cost.step_seconds > cost.collective_seconds:
+        raise ValueError(
+            f"breakdown: the report on {report.title} has no operations; it was written by an "
+            "older gshard-annotate, compile again"
+        )
+    seconds = dict.fromkeys(PARTS, 0.0)
+    for one in report.operations:
+        seconds[part_of(one)] += one.seconds or 0.0
+    seconds["collectives"] = cost.collective_seconds
+    # Sums of the same numbers in another order differ in their last digits.
+    seconds["other"] += cost.step_seconds - sum(seconds.values())
+    return seconds
+
+
+def part_of(operation: Operation) -> str:
+    """The part of `PARTS` to which an operation counts."""
+    for scope in reversed(operation.scope.split("/")):
+        if scope in _PART_OF_SCOPE:
+            return _PART_OF_SCOPE[scope]
+    return "other"
