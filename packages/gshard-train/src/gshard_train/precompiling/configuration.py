@@ -74,7 +74,11 @@ def configured(job: Job) -> Configured:
 
 
 def _describes_experiment(statements: Statements) -> bool:
-    return any(each.selector.rpartition(".")[2] == "Experiment" for each in statements.bindings)
+    """Whether something says what is trained; a layout only changes it."""
+    of_experiment = (
+        each for each in statements.bindings if each.selector.rpartition(".")[2] == "Experiment"
+    )
+    return any(each.parameter == "model" for each in of_experiment)
 
 
 def _not_needed(statements: Statements) -> Sequence[str]:
