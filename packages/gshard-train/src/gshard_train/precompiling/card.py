@@ -11,6 +11,8 @@ from pathlib import Path
 
 from gshard_annotate.inspector.chips import Chip, find_chip
 from gshard_annotate.inspector.report import Report
+from gshard_train.precompiling.advice import Advice
+from gshard_train.precompiling.breakdown import breakdown
 from gshard_train.precompiling.exchange_sums import ExchangeSum, summed
 from gshard_train.precompiling.job import Facts, Job, Mode, Result
 from gshard_train.precompiling.rooms import Room, rooms
@@ -64,6 +66,7 @@ class CostCard:
       host_peak_bytes: largest resident memory of the process that compiled.
       fault: why there is no program, else "".
       notes: what a reader should know about the figures.
+      advice: what would make it fit, where that was looked for.
     """
 
     title: str
@@ -101,6 +104,7 @@ class CostCard:
     host_peak_bytes: int
     fault: str
     notes: tuple[str, ...]
+    advice: Advice | None = None
 
     @property
     def mode(self) -> Mode:
@@ -213,11 +217,6 @@ def _check(result: Result, tokens: float, price: float | None) -> None:
 def _parts(report: Report | None) -> dict[str, float]:
     if report is None or report.cost.step_seconds is None:
         return {}
-    try:
-        from gshard_train.precompiling.breakdown import breakdown
-    except ImportError:
-        exchanged = report.cost.collective_seconds or 0.0
-        return {"other": report.cost.step_seconds - exchanged, "collectives": exchanged}
     return breakdown(report)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from gshard_annotate.checks import describe_mesh
 from gshard_annotate.inspector.columns import WIDTH, Column, table
 from gshard_annotate.inspector.quantities import duration, number, percent, size
+from gshard_train.precompiling.advice_text import advice_text
 from gshard_train.precompiling.card import ESTIMATE, CostCard
 from gshard_train.precompiling.exchange_sums import ExchangeSum
 
@@ -38,15 +39,16 @@ _AMOUNTS = (Column("  "), Column("", right=True), Column("", right=True), Column
 def card_text(card: CostCard) -> str:
     """What `print(card.text())` shows."""
     parts = [
-        f"{heading(card)}\n{card.verdict[0].upper()}{card.verdict[1:]}",
+        _head(card),
         _speed(card),
+        advice_text(card.advice) if card.advice else "",
         _model(card),
         _memory(card),
         _time(card),
         _exchanges(card),
         _surprises(card),
         _rooms(card),
-        compiled(card),
+        f"COMPILING: {outcome_of_compiling(card)}",
         _notes(card),
     ]
     return "\n\n".join(filter(None, parts))
@@ -96,12 +98,22 @@ def cost_rows(card: CostCard) -> Iterator[tuple[str, str]]:
         yield "money", f"{card.money:,.0f} at {card.price:g} a device-hour"
 
 
-def compiled(card: CostCard) -> str:
+def outcome_of_compiling(card: CostCard) -> str:
     """What compiling took."""
+    spent = card.lower_seconds + card.compile_seconds
+    ended = "done in" if card.step_seconds is not None else "given up after"
+    traced = f", {duration(card.lower_seconds)} of it for tracing" if card.lower_seconds else ""
     return (
-        f"COMPILED in {duration(card.compile_seconds)} after {duration(card.lower_seconds)} of "
-        f"tracing; it took {size(card.host_peak_bytes)} of this machine's memory"
+        f"{ended} {duration(spent)}{traced}; with {size(card.host_peak_bytes)} of this machine's "
+        "memory"
     )
+
+
+def _head(card: CostCard) -> str:
+    lines = [heading(card), f"{card.verdict[0].upper()}{card.verdict[1:]}"]
+    if card.fits is None:
+        lines.append(card.fault)
+    return "\n".join(lines)
 
 
 def _speed(card: CostCard) -> str:
@@ -179,15 +191,15 @@ def _exchanges(card: CostCard) -> str:
 
 
 def _exchange(one: ExchangeSum, step_seconds: float | None) -> list[str]:
-    timed = one.seconds is not None and step_seconds
+    share = one.seconds / step_seconds if one.seconds is not None and step_seconds else None
     return [
         "!" if one.surprise else "",
         one.kind,
         ", ".join(one.mesh_axes) or f"groups of {one.group_size}",
         size(one.bytes),
         f"{one.times:,}",
-        duration(one.seconds) if timed else "",
-        percent(one.seconds / step_seconds) if timed else "",
+        duration(one.seconds) if share is not None else "",
+        percent(share) if share is not None else "",
         one.source,
         one.cause,
     ]
