@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from absl import app, flags
 from absl import logging as absl_logging
@@ -27,12 +27,49 @@ def run(
       description: what `--help` prints above the flags.
       main: called with the loaded configuration and whether this is a dry run.
     """
+
+    def work(arguments: Sequence[str]) -> None:
+        values = flags.FLAGS
+        loaded = _load(arguments)
+        if values.print_config:
+            _print(loaded.origins())
+            return
+        distributed.join(command_line.processes(values), program=program)
+        command_line.tell_seqio(values)
+        main(loaded, values.dry_run)
+
+    _run(program, description, command_line.define, work)
+
+
+def run_without_devices(program: str, description: str, main: Callable[[], int | None]) -> None:
+    """The same for a binary that is one process, computes nothing and reads the gin files itself.
+
+    Args:
+      program: its name in messages.
+      description: what `--help` prints above the flags.
+      main: called with nothing, since the flags are there; may return an exit code.
+    """
+
+    def work(arguments: Sequence[str]) -> int | None:
+        if faults := list(_unexpected(arguments)):
+            raise errors.UserError(*faults)
+        return main()
+
+    _run(program, description, command_line.define_gin, work)
+
+
+def _run(
+    program: str,
+    description: str,
+    define: Callable[[], None],
+    work: Callable[[Sequence[str]], int | None],
+) -> None:
     # TensorFlow only reads data and writes events here; its start-up messages help nobody.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     values = flags.FLAGS
     if "gin_file" not in values:
-        command_line.define()
+        define()
 
     def parse(arguments: Sequence[str]) -> list[str]:
         if _HELP & set(arguments[1:]):
@@ -43,21 +80,11 @@ def run(
         except flags.Error as error:
             sys.exit(_report(program, errors.UserError(f"{error}; --help lists the flags")))
 
-    def work(arguments: Sequence[str]) -> None:
-        _show_own_information()
-        loaded = _load(arguments)
-        if values.print_config:
-            _print(loaded.origins())
-            return
-        distributed.join(command_line.processes(values), program=program)
-        command_line.tell_seqio(values)
-        main(loaded, values.dry_run)
-
     def guarded(arguments: Sequence[str]) -> int:
         all_leave = False
         try:
-            work(arguments)
-            return 0
+            _show_own_information()
+            return work(arguments) or 0
         except errors.UserError as error:
             code = _report(program, error)
         except errors.PeerLostError as error:
@@ -118,9 +145,8 @@ def _load(arguments: Sequence[str]) -> config.LoadedConfig:
     """
     values = flags.FLAGS
     faults = list(command_line.faults(values))
-    if extra := list(arguments[1:]):
-        hint = f"--gin_file={extra[0]}" if extra[0].endswith(".gin") else "--gin.NAME=value"
-        raise errors.UserError(*faults, f"unexpected argument '{extra[0]}'; did you mean {hint}?")
+    if extra := list(_unexpected(arguments)):
+        raise errors.UserError(*faults, *extra)
     try:
         loaded = config.load(values.gin_file, values.gin_bindings, values.gin_search_paths)
     except errors.UserError as error:
@@ -128,6 +154,12 @@ def _load(arguments: Sequence[str]) -> config.LoadedConfig:
     if faults:
         raise errors.UserError(*faults)
     return loaded
+
+
+def _unexpected(arguments: Sequence[str]) -> Iterator[str]:
+    for extra in arguments[1:2]:
+        hint = f"--gin_file={extra}" if extra.endswith(".gin") else "--gin.NAME=value"
+        yield f"unexpected argument '{extra}'; did you mean {hint}?"
 
 
 def _report(program: str, error: errors.UserError) -> int:

@@ -10,12 +10,13 @@ from gshard_train.distributed import Processes
 
 def define(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags; `--gin.NAME=value` is handled by `gin_arguments`."""
-    _define_gin(values)
+    define_gin(values)
     _define_data(values)
     _define_processes(values)
 
 
-def _define_gin(values: flags.FlagValues) -> None:
+def define_gin(values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines those that say what is configured."""
     flags.DEFINE_multi_string(
         "gin_file",
         [],

@@ -57,13 +57,7 @@ def configured(job: Job) -> Configured:
     Raises:
       UserError: with what `config.load` finds.
     """
-    files = list(job.gin_files)
-    statements = gin_files.unchecked(files, job.gin_bindings, job.gin_search_paths)
-    if files and not _describes_experiment(statements):
-        files.append(_RUN_FILES[job.mode])
-        statements = gin_files.unchecked(files, job.gin_bindings, job.gin_search_paths)
-    bindings = [*job.gin_bindings, *_not_needed(statements)]
-    loaded = config.load(files, bindings, job.gin_search_paths)
+    loaded = loaded_config(job)
     arguments = loaded.arguments(_entry_point(loaded, job.mode))
     experiment = dataclasses.replace(
         arguments["experiment"],
@@ -71,6 +65,21 @@ def configured(job: Job) -> Configured:
         mixture_or_task_module=None,
     )
     return Configured(experiment, arguments, _is_packed(experiment), loaded.text)
+
+
+def loaded_config(job: Job) -> config.LoadedConfig:
+    """The gin files, the run file that they lack, and the flags.
+
+    Raises:
+      UserError: with what `config.load` finds.
+    """
+    files = list(job.gin_files)
+    statements = gin_files.unchecked(files, job.gin_bindings, job.gin_search_paths)
+    if files and not _describes_experiment(statements):
+        files.append(_RUN_FILES[job.mode])
+        statements = gin_files.unchecked(files, job.gin_bindings, job.gin_search_paths)
+    bindings = [*job.gin_bindings, *_not_needed(statements)]
+    return config.load(files, bindings, job.gin_search_paths)
 
 
 def _describes_experiment(statements: Statements) -> bool:
