@@ -104,11 +104,9 @@ def _figures(card: CostCard) -> str:
         ("Source tokens a second", short(card.tokens_per_second), "estimate"),
         ("Utilisation", percent(card.utilisation), "model FLOP of the chips' peak"),
     ]
-    figures += [
-        (name.capitalize(), amount, f"for {short(card.tokens)} source tokens")
-        for name, amount in cost_rows(card)
-        if name != "steps"
-    ]
+    for name, amount in cost_rows(card):
+        price = f", at {card.price:g} a device-hour" if name == "money" else ""
+        figures.append((name.capitalize(), amount, f"{short(card.tokens)} source tokens{price}"))
     listed = "".join(
         f'<div class="figure"><dt>{what}</dt><dd class="value">{escape(value)}</dd>'
         f'<dd class="soft small">{escape(below)}</dd></div>'
@@ -215,18 +213,23 @@ def _exchange(one: ExchangeSum, step_seconds: float | None) -> str:
 def _arrays(card: CostCard) -> str:
     if not card.rooms:
         return ""
-    return table_section("arrays", "What takes the room", _ARRAYS, list(map(_array, card.rooms)))
+    sourced = any(one.source for one in card.rooms)
+    headings = [one for one in _ARRAYS if sourced or one[0] != "Source"]
+    rows = [_array(one, sourced) for one in card.rooms]
+    return table_section("arrays", "What takes the room", headings, rows)
 
 
-def _array(one: Room) -> str:
+def _array(one: Room, sourced: bool) -> str:
     cells = [
         cell(escape(one.what)),
         cell(size(one.bytes), one.bytes),
         cell(f"<code>{wrapping(one.shape)}</code>"),
         cell(escape(one.split)),
-        cell(f"<code>{wrapping(one.name)}</code>"),
-        cell(f'<span class="source"><code>{escape(one.source)}</code></span>' * bool(one.source)),
+        cell(f"<code>{wrapping(one.names)}</code>"),
     ]
+    if sourced:
+        source = f'<span class="source"><code>{escape(one.source)}</code></span>'
+        cells.append(cell(source if one.source else ""))
     return f"<tr>{''.join(cells)}</tr>\n"
 
 

@@ -95,7 +95,7 @@ def cost_rows(card: CostCard) -> Iterator[tuple[str, str]]:
     yield "time", f"{_three(card.days)} days"
     yield "device-years", _three(card.device_years)
     if card.money is not None:
-        yield "money", f"{card.money:,.0f} at {card.price:g} a device-hour"
+        yield "money", f"{card.money:,.0f}"
 
 
 def outcome_of_compiling(card: CostCard) -> str:
@@ -124,7 +124,8 @@ def _speed(card: CostCard) -> str:
         f"ESTIMATE: {duration(card.step_seconds)} a step, {short(card.tokens_per_second)} source "
         f"tokens/s, {short(card.rows_per_second or 0)} examples/s{used}",
         f"  {short(card.tokens)} source tokens: "
-        + ", ".join(f"{name} {amount}" for name, amount in cost_rows(card)),
+        + ", ".join(f"{name} {amount}" for name, amount in cost_rows(card))
+        + (f" at {card.price:g} a device-hour" if card.money is not None else ""),
     ]
     return "\n".join(lines)
 
@@ -218,7 +219,7 @@ def _rooms(card: CostCard) -> str:
     if not card.rooms:
         return ""
     rows = [
-        [one.what, size(one.bytes), one.shape, one.split, one.name, one.source]
+        [one.what, size(one.bytes), one.shape, one.split, one.names, one.source]
         for one in card.rooms[:MOST_ROOMS]
     ]
     return f"WHAT TAKES THE ROOM\n{table(_ROOMS, rows)}"
