@@ -151,6 +151,17 @@ def test_verdicts():
     assert unknown.verdict == "takes 10.5 GiB a device, whose memory is not known"
 
 
+def test_what_is_not_compiled_may_still_be_too_large():
+    described = cost_card(Result(job=JOB, facts=FACTS))
+    assert described.fits is None
+    assert described.verdict.endswith("take 5.5 GiB of the 15.5 GiB that a device has for programs")
+    assert "COMPILING: not asked for" in described.text()
+    heavy = dataclasses.replace(FACTS, tensors=(*FACTS.tensors, tensor("optimizer", "m.wi", 11)))
+    card = cost_card(Result(job=JOB, facts=heavy))
+    assert (card.fits, card.memory.peak) == (False, None)
+    assert card.verdict.startswith("does not fit: parameters, optimizer and batch take 16.5 GiB")
+
+
 def test_exchanges_of_one_kind_axes_and_line_are_one():
     found = [
         (one.kind, one.source, one.times, one.bytes, round(one.seconds or 0, 6))

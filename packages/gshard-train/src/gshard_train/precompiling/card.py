@@ -112,6 +112,11 @@ class CostCard:
         return self.job.mode
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether there is a program."""
+        return self.device_flops is not None
+
+    @property
     def rows_per_second(self) -> float | None:
         """Examples a second."""
         return None if self.step_seconds is None else self.batch_size / self.step_seconds

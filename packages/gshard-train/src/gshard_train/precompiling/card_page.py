@@ -91,7 +91,7 @@ def _header(card: CostCard) -> str:
 
 def _verdict(card: CostCard) -> str:
     said = escape(f"{card.verdict[0].upper()}{card.verdict[1:]}")
-    kind = "good" if card.fits else "warn"
+    kind = "good" if card.fits else "warn" if card.fits is False or card.fault else "open"
     fault = f'<p class="faults">{escape(card.fault)}</p>' if card.fault else ""
     return f'<p class="verdict {kind}">{said}</p>{fault}'
 
@@ -180,7 +180,7 @@ def _finder() -> str:
 
 
 def _exchanges(card: CostCard) -> str:
-    if card.step_seconds is None and not card.exchanges:
+    if not card.is_compiled:
         return ""
     if not card.exchanges:
         return '<section id="collectives"><h2>No collectives</h2></section>'

@@ -75,7 +75,7 @@ def memory_rows(card: CostCard) -> Iterator[tuple[str, int, str]]:
     """The parts of a device's memory: class, bytes, what it is; without those that are nothing."""
     memory = card.memory
     activations = "activations, gradients" if card.mode == "train" else "activations"
-    unsure = " and padding" if card.step_seconds is None else ""
+    unsure = "" if card.is_compiled else " and padding"
     rows = (
         ("parameters", memory.parameters, "parameters"),
         ("optimizer", memory.optimizer, "optimizer's state"),
@@ -101,7 +101,9 @@ def cost_rows(card: CostCard) -> Iterator[tuple[str, str]]:
 def outcome_of_compiling(card: CostCard) -> str:
     """What compiling took."""
     spent = card.lower_seconds + card.compile_seconds
-    ended = "done in" if card.step_seconds is not None else "given up after"
+    if not card.is_compiled and not card.fault:
+        return "not asked for"
+    ended = "done in" if card.is_compiled else "given up after"
     traced = f", {duration(card.lower_seconds)} of it for tracing" if card.lower_seconds else ""
     return (
         f"{ended} {duration(spent)}{traced}; with {size(card.host_peak_bytes)} of this machine's "
@@ -111,7 +113,7 @@ def outcome_of_compiling(card: CostCard) -> str:
 
 def _head(card: CostCard) -> str:
     lines = [heading(card), f"{card.verdict[0].upper()}{card.verdict[1:]}"]
-    if card.fits is None:
+    if card.fits is None and card.fault:
         lines.append(card.fault)
     return "\n".join(lines)
 
@@ -177,7 +179,7 @@ def _amounts(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _exchanges(card: CostCard) -> str:
-    if card.step_seconds is None and not card.exchanges:
+    if not card.is_compiled:
         return ""
     if not card.exchanges:
         return "COLLECTIVES: none"
@@ -207,7 +209,7 @@ def _exchange(one: ExchangeSum, step_seconds: float | None) -> list[str]:
 
 
 def _surprises(card: CostCard) -> str:
-    if card.step_seconds is None or not card.surprises:
+    if not card.surprises:
         return ""
     from gshard_annotate.inspector.text import MOST_SURPRISES, listed
 

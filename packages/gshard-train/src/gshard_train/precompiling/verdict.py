@@ -93,13 +93,25 @@ def verdict(memory: DeviceMemory, fault: Fault | None) -> tuple[bool | None, str
     if fault is not None and fault.kind != "too large":
         return None, f"no telling whether it fits: {_STOPPED[fault.kind]}"
     if memory.peak is None:
-        return False, "does not fit"
+        return _without_peak(memory, fault)
     if memory.limit is None:
         return fault is None, f"takes {size(memory.peak)} a device, whose memory is not known"
     used = f"{size(memory.peak)} of the {size(memory.limit)} that a device has for programs"
     if fault is None and memory.peak <= memory.limit:
         return True, f"fits: {used}, {size(memory.limit - memory.peak)} free"
     return False, f"does not fit: {used}, {size(memory.peak - memory.limit)} too much"
+
+
+def _without_peak(memory: DeviceMemory, fault: Fault | None) -> tuple[bool | None, str]:
+    if fault is not None:
+        return False, "does not fit"
+    lies = f"parameters, optimizer and batch take {size(memory.state + memory.inputs)}"
+    if memory.limit is None:
+        return None, f"not compiled: {lies} a device, whose memory is not known"
+    lies += f" of the {size(memory.limit)} that a device has for programs"
+    if memory.state + memory.inputs > memory.limit:
+        return False, f"does not fit: {lies}, whatever the program takes"
+    return None, f"not compiled, so no telling whether it fits: {lies}"
 
 
 _STOPPED = {
