@@ -1,5 +1,7 @@
 """Chips and the model of exchanges."""
 
+import dataclasses
+import itertools
 import re
 from types import SimpleNamespace
 
@@ -12,8 +14,8 @@ from gshard_annotate.inspector.chips import (
     compact_sides,
     exchange_seconds,
     find_chip,
-    torus_sides,
 )
+from gshard_annotate.inspector.torus import Block, block_of
 
 TORUS = Chip("torus", 1.0, 1.0, 1, link_bandwidth=10.0, torus=2, source="")
 SWITCH = Chip("switch", 1.0, 1.0, 1, 10.0, torus=0, source="", node=8, network_bandwidth=2.0)
@@ -81,10 +83,49 @@ def test_blocks_are_as_compact_as_the_number_allows():
     assert compact_sides(1, cube) == (1,)
 
 
-def test_sides_of_devices_with_coordinates():
-    devices = [SimpleNamespace(coords=(x, y, 0)) for x in range(4) for y in (0, 2)] * 2
-    assert torus_sides(devices, TORUS) == (4, 2)
-    assert torus_sides([SimpleNamespace() for _ in range(9)], TORUS) == (3, 3)
+def devices(*sides, slices=1):
+    return [
+        SimpleNamespace(coords=coord, slice_index=number)
+        for number in range(slices)
+        for coord in itertools.product(*map(range, sides))
+        for _ in range(2)  # cores
+    ]
+
+
+def test_the_block_of_devices_with_coordinates():
+    group = [SimpleNamespace(coords=(x, y, 0)) for x in range(4) for y in (0, 2)] * 2
+    assert block_of(group, group, TORUS) == Block((4, 2), (True, True))
+    assert block_of([SimpleNamespace() for _ in range(9)], [], TORUS).sides == (3, 3)
+
+
+def test_dimensions_of_a_machine_are_rings_where_its_links_close_them():
+    v5e, v5p = CHIPS["v5e"], CHIPS["v5p"]
+    machine = devices(8, 16)
+    assert block_of(machine, machine, v5e) == Block((8, 16), (False, True))
+    row = [one for one in machine if one.coords[0] == 3]
+    assert block_of(row, machine, v5e) == Block((16,), (True,))
+    assert block_of(row[:16], machine, v5e) == Block((8,), (False,))  # a part of the ring
+    cubes, no_cube = devices(4, 4, 8), devices(2, 4, 4)
+    assert block_of(cubes, cubes, v5p).closed == (True, True, True)
+    assert block_of(no_cube, no_cube, v5p).closed == (False, False, False)
+
+
+# 1000 bytes, links of 10 bytes per second and direction, a network of 2.
+@pytest.mark.parametrize(
+    ("kind", "group", "block", "seconds"),
+    [
+        # A line of 4: what its end has to get comes over one link, twice what a ring takes.
+        ("all-gather", 4, Block((4,), (False,)), 75.0),
+        ("all-to-all", 4, Block((4,), (False,)), 100.0),
+        ("all-reduce", 8, Block((2, 4), (False, True)), 2 * 1000 * 7 / 8 / 30),
+        # Two slices: the sums of an eighth each cross the network once in each direction.
+        ("all-reduce", 16, Block((2, 4), (True, True), slices=2), 1750 / 40 + 1000 / 8 / 2),
+        ("all-to-all", 2, Block((1,), (True,), slices=2), 250.0),
+    ],
+)
+def test_time_on_lines_and_between_slices(kind, group, block, seconds):
+    chip = dataclasses.replace(TORUS, network_bandwidth=2.0)
+    assert exchange_seconds(kind, 1000, group, chip, block) == pytest.approx(seconds)
 
 
 # 1000 bytes, links of 10 bytes per second and direction.

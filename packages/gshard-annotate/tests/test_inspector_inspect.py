@@ -186,8 +186,8 @@ def test_a_chip_gives_times_and_a_limit(mesh):
 
     report = inspect(exchange, placed(mesh, (64, 16), "expert"), chip="v3")
     (one,) = report.exchanges
-    # 4096 bytes gathered by 4 devices, a block of 2 x 2, links of 50 GB/s: 3/4 over 4 links.
-    assert one.seconds == pytest.approx(4096 * 3 / 4 / (4 * 5e10))
+    # 4096 bytes gathered by 4 devices, 2 x 2 chips without rings, links of 50 GB/s: 3/4 over 2.
+    assert one.seconds == pytest.approx(4096 * 3 / 4 / (2 * 5e10))
     assert one.share == pytest.approx(one.seconds / report.cost.step_seconds)
     assert report.cost.collective_seconds == one.seconds
     assert (report.chip, report.memory.limit) == ("TPU v3 core", 16 * 2**30)

@@ -9,7 +9,7 @@ from gshard_annotate.inspector.acceptance import rank
 from gshard_annotate.inspector.annotated_flow import AnnotatedFlow
 from gshard_annotate.inspector.annotations import Annotation, read_annotations
 from gshard_annotate.inspector.causes import Causes
-from gshard_annotate.inspector.chips import Chip, compact_sides, exchange_seconds, torus_sides
+from gshard_annotate.inspector.chip_figures import Chip
 from gshard_annotate.inspector.collectives import Collective, group_text, placed_collectives
 from gshard_annotate.inspector.costs import Work, count_work
 from gshard_annotate.inspector.flow import Flow
@@ -20,6 +20,7 @@ from gshard_annotate.inspector.moved import Crossing
 from gshard_annotate.inspector.quantities import place, plural, size
 from gshard_annotate.inspector.report import Cost, Exchange, Memory, Report
 from gshard_annotate.inspector.shardings import Axes, sdy_meshes
+from gshard_annotate.inspector.torus import Block, block_of, exchange_seconds
 from gshard_annotate.inspector.values import annotation_values, arguments, leaf_value, results
 
 
@@ -118,8 +119,8 @@ def _exchanges(
         seconds = None
         if chip:
             moved = one.bytes * (taking_part.size if one.kind == "reduce-scatter" else 1)
-            sides = taking_part.sides(devices, chip)
-            seconds = times * exchange_seconds(one.kind, moved, taking_part.size, chip, sides)
+            block = taking_part.block(devices, chip)
+            seconds = times * exchange_seconds(one.kind, moved, taking_part.size, chip, block)
         found.append(
             Exchange(
                 collective=one,
@@ -153,10 +154,11 @@ class _Group:
         if self.rows is None:
             self.axes = self.touched = tuple(axes)
 
-    def sides(self, devices: Sequence[Any], chip: Chip) -> tuple[int, ...]:
+    def block(self, devices: Sequence[Any], chip: Chip) -> Block | None:
+        """Where they lie on the machine; None where that is not known."""
         if not devices or self.rows is None or self.rows.max() >= len(devices):
-            return compact_sides(self.size, chip)
-        return torus_sides([devices[i] for i in self.rows[0]], chip)
+            return None
+        return block_of([devices[i] for i in self.rows[0]], devices, chip)
 
 
 def _sentence(one: Collective, source, complaint: str) -> str:

@@ -7,7 +7,7 @@ import collections
 import dataclasses
 from typing import NamedTuple
 
-from gshard_annotate.inspector.chips import Chip
+from gshard_annotate.inspector.chip_figures import Chip
 from gshard_annotate.inspector.collectives import KINDS
 from gshard_annotate.inspector.hlo import Instruction, Program
 from gshard_annotate.inspector.instruction_costs import Counter
@@ -28,8 +28,8 @@ class Work(NamedTuple):
     Attributes:
       flops: Of matrix products and convolutions.
       bytes_accessed: Read and written in main memory.
-      roofline_seconds: For each operation the longer of computing and moving, summed, without
-        exchanges; 0 without a chip.
+      roofline_seconds: For each operation the longest of products, other arithmetic and moving,
+        summed, without exchanges; 0 without a chip.
       opaque: Custom kernels that nobody can look into, by name with how often they run.
       operations: The same by operation of the user's program, longest first, without exchanges.
     """
@@ -58,7 +58,7 @@ def count_work(program: Program, runs: Runs, chip: Chip | None, platform: str) -
             if one.opcode.removesuffix("-start") in KINDS:
                 total.add(times, *work, 0.0)
                 continue
-            seconds = _seconds(*work, chip) if chip else 0.0
+            seconds = _seconds(counter, one, work, chip) if chip else 0.0
             total.add(times, *work, seconds)
             for operation, share in shares.of(one).items():
                 by_name[operation].add(times, *work, seconds, share)
@@ -82,8 +82,13 @@ class _Sums:
         self.seconds += times * seconds * share
 
 
-def _seconds(flops: int, num_bytes: int, chip: Chip) -> float:
-    return max(flops / chip.flops, num_bytes / chip.memory_bandwidth)
+def _seconds(counter: Counter, one: Instruction, work: tuple[int, int], chip: Chip) -> float:
+    """The longest of what the chip's units, which work at the same time, have to do."""
+    flops, num_bytes = work
+    if flops and chip.rounds:
+        flops = counter.rounded_flops(one)
+    vectors = counter.vector_operations(one) / chip.vector_rate if chip.vector_rate else 0.0
+    return max(flops / chip.flops, num_bytes / chip.memory_bandwidth, vectors)
 
 
 def _operations(by_name: dict[Name, _Sums], *, timed: bool) -> tuple[Operation, ...]:

@@ -4,12 +4,14 @@ FLOPs are those of matrix products and convolutions, two per multiply-add, where
 as operations, inside fusions or as a library's call. Bytes are what each operation that is not
 inside a fusion reads and writes in main memory: a slice counts as itself and not as what it is cut
 from, an update in place as what it writes, and what a TPU keeps in its fast memory not at all.
+Vector operations are the numbers that all other arithmetic makes, also inside fusions, each as one
+operation: what a unit for vectors has to do at least.
 """
 
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -17,6 +19,15 @@ from gshard_annotate.inspector.hlo import Array, Computation, Instruction, Progr
 
 _WINDOW = re.compile(r"(\w+)=(\S+)")
 _SLICES = ("slice", "dynamic-slice", "gather")
+_ARITHMETIC = """abs add and atan2 cbrt ceil clamp compare convert cosine count-leading-zeros
+divide erf exponential exponential-minus-one floor is-finite log log-plus-one logistic maximum
+minimum multiply negate not or popcnt power reduce-precision remainder round-nearest-afz
+round-nearest-even rsqrt select shift-left shift-right-arithmetic shift-right-logical sign sine
+sqrt subtract tan tanh xor"""
+_VECTOR = frozenset(_ARITHMETIC.split())
+_PRECISION = re.compile(r"operand_precision=\{(\w+)")
+# How many bfloat16 products make one of float32 (docs.jax.dev, jax.lax.Precision).
+_PASSES = {"highest": 6, "high": 3}
 
 
 class Counter:
@@ -29,7 +40,7 @@ class Counter:
 
     def __init__(self, program: Program, fast_memory: bool):
         self.program, self.fast_memory = program, fast_memory
-        self._fused_flops: dict[str, int] = {}
+        self._fused: dict[tuple[str, str], int] = {}
         self._users: dict[str, dict[str, list[Instruction]]] = {}
 
     def flops(self, one: Instruction) -> int:
@@ -39,9 +50,29 @@ class Counter:
         if one.opcode == "convolution":
             return _convolution_flops(one, self._operand_arrays(one))
         if one.opcode == "fusion":
-            return sum(self._inner_flops(name) for _, name in one.called())
+            return self._inside(one, self.flops)
         if one.opcode == "custom-call":
             return self._library_flops(one)
+        return 0
+
+    def rounded_flops(self, one: Instruction) -> int:
+        """Those of the bfloat16 products that make up the products in one run of it."""
+        if one.opcode == "fusion":
+            return self._inside(one, self.rounded_flops)
+        flops = self.flops(one)
+        if not flops or (found := _PRECISION.search(one.attributes)) is None:
+            return flops
+        wide = all(each[0].dtype == "f32" for each in self._operand_arrays(one)[:2])
+        return flops * (_PASSES.get(found[1], 1) if wide else 1)
+
+    def vector_operations(self, one: Instruction) -> int:
+        """Numbers that arithmetic other than products makes in one run of it."""
+        if one.opcode in _VECTOR:
+            return one.arrays[0].elements
+        if one.opcode == "fusion":
+            return self._inside(one, self.vector_operations)
+        if one.opcode == "reduce":
+            return sum(each[0].elements for each in self._operand_arrays(one)[:1])
         return 0
 
     def bytes(self, one: Instruction) -> int:
@@ -62,14 +93,17 @@ class Counter:
             return 2 * sum(map(self._size, operands))
         return made + sum(map(self._size, operands))
 
-    def _inner_flops(self, name: str) -> int:
-        if name not in self._fused_flops:
-            self._fused_flops[name] = 0
-            inside = self.program.computations.get(name)
-            self._fused_flops[name] = (
-                sum(map(self.flops, inside.instructions.values())) if inside else 0
-            )
-        return self._fused_flops[name]
+    def _inside(self, one: Instruction, count: Callable[[Instruction], int]) -> int:
+        """The sum of a count over the inside of a fusion."""
+        total = 0
+        for _, name in one.called():
+            key = (count.__name__, name)
+            if key not in self._fused:
+                self._fused[key] = 0
+                if (inside := self.program.computations.get(name)) is not None:
+                    self._fused[key] = sum(map(count, inside.instructions.values()))
+            total += self._fused[key]
+        return total
 
     def _library_flops(self, one: Instruction) -> int:
         target = one.attribute("custom_call_target")

@@ -77,6 +77,7 @@ class Shares:
     def __init__(self, program: Program, flops: Callable[[Instruction], int]):
         self._program, self._flops = program, flops
         self._inside: dict[str, dict[Name, float]] = {}
+        self._names: dict[tuple[str, str], Name] = {}
         self._users: dict[str, dict[str, list[str]]] = {}
 
     def of(self, one: Instruction) -> dict[Name, float]:
@@ -96,20 +97,20 @@ class Shares:
                 if inside.name not in self._inside:
                     self._inside[inside.name] = self._of_fusion(one, inside)
                 return self._inside[inside.name]
-        return {_own_name(one): 1.0}
+        return {self._own_name(one): 1.0}
 
     def _of_fusion(self, fusion: Instruction, inside: Computation) -> dict[Name, float]:
         weights: Counter[Name] = Counter()
         for one in inside.instructions.values():
             if flops := self._flops(one):
-                weights[_own_name(one)] += flops
+                weights[self._own_name(one)] += flops
         if not weights:
             for one in inside.instructions.values():
                 if one.opcode not in _NO_WORK and one.op_name:
-                    weights[_own_name(one)] += max(one.bytes, 1)
+                    weights[self._own_name(one)] += max(one.bytes, 1)
             # What the root is called counts if nothing inside has a scope.
             scoped = Counter({name: weight for name, weight in weights.items() if name.scope})
-            weights = scoped or Counter({_own_name(fusion): 1})
+            weights = scoped or Counter({self._own_name(fusion): 1})
         total = sum(weights.values())
         return {name: weight / total for name, weight in weights.items()}
 
@@ -137,6 +138,13 @@ class Shares:
             edge = reached[:20]
         return None
 
+    def _own_name(self, one: Instruction) -> Name:
+        key = (one.computation, one.name)
+        if key not in self._names:
+            name = name_of(one.op_name)
+            self._names[key] = name if name.primitive else name._replace(primitive=one.opcode)
+        return self._names[key]
+
     def _used_by(self, inside: Computation) -> Callable[[Instruction], list[str]]:
         if inside.name not in self._users:
             users: dict[str, list[str]] = {}
@@ -149,11 +157,6 @@ class Shares:
 
 def _operands(one: Instruction) -> list[str]:
     return one.operands
-
-
-def _own_name(one: Instruction) -> Name:
-    name = name_of(one.op_name)
-    return name if name.primitive else name._replace(primitive=one.opcode)
 
 
 def _merged(pairs: Iterator[tuple[Name, float]]) -> dict[Name, float]:

@@ -5,8 +5,9 @@ from html import escape
 
 from gshard_annotate.inspector.cuts import brief, same
 from gshard_annotate.inspector.page_figures import cut_drawing
-from gshard_annotate.inspector.quantities import duration, percent, place, size
+from gshard_annotate.inspector.quantities import duration, number, percent, place, size
 from gshard_annotate.inspector.report import Exchange, Report, Source, Value
+from gshard_annotate.inspector.scope_sums import ScopeSum, scope_sums
 from gshard_annotate.inspector.text import axes_of
 
 _LONGEST_UNBROKEN = 24
@@ -33,6 +34,15 @@ _VALUE_HEADINGS: tuple[Heading, ...] = (
     ("A device", True),
     ("Source", False),
 )
+_SCOPE_HEADINGS: tuple[Heading, ...] = (
+    ("Scope", False),
+    ("Pass", False),
+    ("Mostly", False),
+    ("Work", True),
+    ("Accessed", True),
+    ("Time", True),
+    ("Share", True),
+)
 
 
 def exchange_table(report: Report) -> str:
@@ -54,6 +64,18 @@ def value_table(report: Report) -> str:
     headings = [one for one in _VALUE_HEADINGS if sourced or one[0] != "Source"]
     rows = [_value_row(i, one, report.mesh, sourced) for i, one in enumerate(report.values)]
     return table_section("values", f"Values ({len(rows):,})", headings, rows)
+
+
+def scope_table(report: Report) -> str:
+    """The work by named scope and pass; nothing for a report of an older version."""
+    if not report.operations:
+        return ""
+    sums = scope_sums(report)
+    timed = report.cost.step_seconds is not None
+    headings = [one for one in _SCOPE_HEADINGS if timed or one[0] not in ("Time", "Share")]
+    rows = [_scope_row(i, one, timed) for i, one in enumerate(sums)]
+    title = f"{'Time' if timed else 'Work'} by scope, without collectives ({len(rows):,})"
+    return table_section("scopes", title, headings, rows)
 
 
 def table_section(anchor: str, title: str, headings: Sequence[Heading], rows: Sequence[str]) -> str:
@@ -109,6 +131,21 @@ def _exchange_row(position: int, one: Exchange, timed: bool) -> str:
         cells.append(cell(f"{bar}{percent(one.share)}", share))
     cells += [cell(source_line(one.source)), cell(_cause(one))]
     return _row(f"collective-{position}", escape(made.kind), one.surprise, cells)
+
+
+def _scope_row(position: int, one: ScopeSum, timed: bool) -> str:
+    cells = [
+        cell(one.during),
+        cell(f"<code>{escape(one.largest)}</code>"),
+        cell(number(one.flops, "FLOP"), one.flops),
+        cell(size(one.bytes_accessed), one.bytes_accessed),
+    ]
+    if timed:
+        share = one.share or 0.0
+        bar = f'<span class="bar" style="--v:{100 * share:.1f}"></span>'
+        cells.append(cell(duration(one.seconds), one.seconds or 0.0))
+        cells.append(cell(f"{bar}{percent(one.share)}", share))
+    return _row(f"scope-{position}", f"<code>{wrapping(one.scope)}</code>", "", cells)
 
 
 def _cause(one: Exchange) -> str:

@@ -111,8 +111,8 @@ class Cost:
       compute_seconds: Time of `flops` at the chip's peak; None without a chip, as are the next.
       memory_seconds: Time of `bytes_accessed` at the chip's memory bandwidth.
       collective_seconds: Time of all exchanges, one after the other.
-      step_seconds: For each operation the longer of compute and memory, summed, and the
-        exchanges. A floor: nothing overlaps with the exchanges, nothing waits.
+      step_seconds: For each operation the longest of compute, other arithmetic and memory,
+        summed, and the exchanges. Nothing overlaps with the exchanges, nothing waits.
     """
 
     flops: float

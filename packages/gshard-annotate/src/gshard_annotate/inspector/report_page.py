@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gshard_annotate.inspector.grouping import Surprise, counted, surprise_groups
 from gshard_annotate.inspector.page_figures import memory_bar, mesh_drawing, step_bar
-from gshard_annotate.inspector.page_tables import exchange_table, value_table
+from gshard_annotate.inspector.page_tables import exchange_table, scope_table, value_table
 from gshard_annotate.inspector.quantities import duration, number, percent, plural, size
 from gshard_annotate.inspector.report import Report
 from gshard_annotate.inspector.text import MOST_SURPRISES, totals
@@ -46,9 +46,14 @@ _HOW_TO_READ = (
     ("Surprise", "a collective without such an annotation, or a value not split as asked."),
     (
         "Estimated step",
-        "for each operation the longer of compute and memory at the chip's peak, and all "
-        "collectives one after the other. Nothing waits and nothing overlaps, so a real step "
-        "differs.",
+        "for each operation the longest of matrix products, other arithmetic and memory at the "
+        "chip's peak, and all collectives one after the other. Nothing waits and nothing overlaps, "
+        "so a real step differs.",
+    ),
+    (
+        "Scope",
+        "the jax.named_scope around an operation. A fusion counts with the matrix products in it, "
+        "what has no scope with the one that made its operands.",
     ),
 )
 
@@ -72,6 +77,7 @@ def page(report: Report, diff: "Diff | None" = None) -> str:
         _finder(),
         _figures(report),
         exchange_table(report),
+        scope_table(report),
         value_table(report),
         _how_to_read(report),
     ]
@@ -86,7 +92,9 @@ def _header(report: Report, has_changes: bool) -> str:
     devices = math.prod(report.mesh.values())
     links = [("#changes", "Changes")] if has_changes else []
     links += [("#surprises", "Surprises"), ("#figures", "Time and memory")]
-    links += [("#collectives", "Collectives"), ("#values", "Values"), ("#read", "How to read this")]
+    links += [("#collectives", "Collectives")]
+    links += [("#scopes", "Scopes")] if report.operations else []
+    links += [("#values", "Values"), ("#read", "How to read this")]
     nav = "".join(f'<a href="{to}">{text}</a>' for to, text in links)
     chip = f"Estimates for {escape(report.chip)}" if report.chip else "No chip named: no times"
     facts = [

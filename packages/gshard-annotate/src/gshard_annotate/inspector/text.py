@@ -16,8 +16,9 @@ from gshard_annotate.inspector.grouping import (
 )
 from gshard_annotate.inspector.quantities import duration, number, percent, place, plural, size
 from gshard_annotate.inspector.report import Exchange, Report, Value
+from gshard_annotate.inspector.scope_sums import scope_sums
 
-MOST_SURPRISES, MOST_EXCHANGES, MOST_VALUES = 20, 30, 40
+MOST_SURPRISES, MOST_EXCHANGES, MOST_VALUES, MOST_SCOPES = 20, 30, 40, 20
 
 _EXCHANGE_COLUMNS = (
     Column(""),
@@ -40,6 +41,15 @@ _VALUE_COLUMNS = (
     Column("a device", right=True),
     Column("source"),
 )
+_SCOPE_COLUMNS = (
+    Column("scope", shrinks=2),
+    Column("pass"),
+    Column("mostly", shrinks=1),
+    Column("work", right=True),
+    Column("accessed", right=True),
+    Column("time", right=True),
+    Column("share", right=True),
+)
 
 
 def report_text(report: Report) -> str:
@@ -52,6 +62,8 @@ def report_text(report: Report) -> str:
         _memory(report),
         _work(report),
     ]
+    if report.operations:
+        parts.append(_scopes(report))
     if report.notes:
         parts.append("\n".join(["NOTES", *listed(report.notes, len(report.notes))]))
     return "\n\n".join(parts)
@@ -182,6 +194,27 @@ def _value_row(group: Sequence[Value]) -> list[str]:
         size(one.bytes_per_device),
         place(one.source),
     ]
+
+
+def _scopes(report: Report) -> str:
+    sums = scope_sums(report)
+    what = "TIME" if report.cost.step_seconds is not None else "WORK"
+    rows = [
+        [
+            one.scope,
+            one.during,
+            one.largest,
+            number(one.flops, "FLOP") if one.flops else "",
+            size(one.bytes_accessed),
+            duration(one.seconds) if one.seconds is not None else "",
+            percent(one.share) if one.share is not None else "",
+        ]
+        for one in sums[:MOST_SCOPES]
+    ]
+    lines = [f"{what} BY SCOPE, without collectives", table(_SCOPE_COLUMNS, rows)]
+    if left := len(sums) - MOST_SCOPES:
+        lines += [f"… and {left:,} more, smaller: report.json()"] if left > 0 else []
+    return "\n".join(lines)
 
 
 def _memory(report: Report) -> str:
