@@ -1,0 +1,271 @@
+"""Where a step's time goes and what a training takes: Figure 8, its growth, and Table 3.
+
+All times are estimates from compiled programs; see `gshard_train.precompiling.card.ESTIMATE`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paper_figures
+import reproduce_paper_programs as programs
+from gshard_annotate.inspector.report import Exchange, Report
+from gshard_train.precompiling.card import ESTIMATE
+from gshard_train.precompiling.job import Job
+from reproduce_paper_sizes import Found, card_of
+from reproduce_paper_tables import PERCENT, Column, Section, deviation
+
+EXPERTS = (128, 512, 2048)
+LAYERS = 36
+_OTHER = "other (norms, dropout)"
+# The innermost named scope of the models that is here counts.
+_PART_OF_SCOPE = {
+    "projections": "attention projections",
+    "attention": "attention",
+    "dense_feed_forward": "dense feed-forward",
+    "gating": "gating and dispatch",
+    "dispatch": "gating and dispatch",
+    "combine": "gating and dispatch",
+    "experts": "experts",
+    "norm": _OTHER,
+}
+# Embeddings, logits, loss and optimizer are no part of a layer.
+_OUTSIDE = {"embedding", "logits", "loss", "optimizer"}
+# Of a pair of encoder layers, which Figure 8 shows: a pair of decoder layers attends to the source
+# as well, so that the mean pair of a model has three attentions, and the encoder's two.
+_OF_A_MEAN_PAIR = {"attention projections": 2 / 3, "attention": 2 / 3}
+
+
+def breakdown_jobs() -> dict[int, Job]:
+    """The programs of Figure 8 by experts."""
+    return {experts: programs.fixed_load(experts, LAYERS) for experts in EXPERTS}
+
+
+def pair_times(report: Report, layers: int) -> dict[str, float]:
+    """Seconds of the forward pass of one MoE and one dense layer of the encoder, by part."""
+    names = (*next(iter(paper_figures.STEP_TIME.values())), _OTHER)
+    seconds = dict.fromkeys(names, 0.0)
+    for one in report.operations:
+        part = _part(one.scope)
+        if part and not one.backward and not one.recomputed:
+            seconds[part] += one.seconds or 0.0
+    for one in report.exchanges:
+        if one.collective.kind == "all-to-all" and is_forward(one):
+            seconds["all-to-all"] += one.seconds or 0.0
+    return {
+        part: spent * _OF_A_MEAN_PAIR.get(part, 1.0) / (layers / 2)
+        for part, spent in seconds.items()
+    }
+
+
+def is_forward(exchange: Exchange) -> bool:
+    """Whether it is of the forward pass, and not of that computed again."""
+    name = exchange.collective.op_name
+    return "transpose(" not in name and "rematted_computation" not in name
+
+
+def _part(scope: str) -> str | None:
+    """The part of the figure that an operation is of; None for what is no layer's."""
+    inside = scope.split("/")
+    if _OUTSIDE & set(inside):
+        return None
+    return next((_PART_OF_SCOPE[one] for one in reversed(inside) if one in _PART_OF_SCOPE), _OTHER)
+
+
+def breakdown(found: Found) -> Section:
+    """Figure 8."""
+    times = _pair_times(found)
+    rows = []
+    for experts, parts in times.items():
+        bars = paper_figures.STEP_TIME[experts]
+        for part, seconds in parts.items():
+            rows.append((f"{experts}E", part, *_beside(bars.get(part), seconds * 1e6)))
+        total = sum(parts.values()) * 1e6
+        rows.append((f"{experts}E", "all", *_beside(paper_figures.STEP_TIME_TOTAL[experts], total)))
+    columns = (
+        Column("experts"),
+        Column("part"),
+        Column("paper, measured µs", ",.0f"),
+        Column("paper, roofline µs", ",.0f"),
+        Column("here, estimate µs", ",.0f"),
+        Column("to measured", PERCENT),
+        Column("to roofline", PERCENT),
+    )
+    says = (
+        "Forward pass of one MoE and one dense layer, of the training step of the model with 36 "
+        f"layers and {programs.TOKENS_PER_CORE:,} tokens a core. Both of ours are means over the "
+        "model's pairs; of attention two thirds, since decoder layers attend twice.",
+        f"Estimate: {ESTIMATE}. It is to be compared with the paper's roofline; what was measured "
+        "there is longer.",
+        "Float32 activations as the paper's; ours keep what the file says (`dtype`).",
+    )
+    return Section(
+        key="breakdown",
+        title="Time of a step",
+        of="Figure 8",
+        columns=columns,
+        rows=tuple(rows),
+        says=says,
+        picture=lambda axes: _draw_breakdown(axes, times),
+    )
+
+
+def _pair_times(found: Found) -> dict[int, dict[str, float]]:
+    times = {}
+    for experts, job in breakdown_jobs().items():
+        report = found[job].result.report if job in found else None
+        if report is not None:
+            times[experts] = pair_times(report, LAYERS)
+    return times
+
+
+def _beside(bar: paper_figures.Bar | None, ours: float) -> tuple[float | None, ...]:
+    measured, roofline = bar or (None, None)
+    return measured, roofline, ours, deviation(ours, measured), deviation(ours, roofline)
+
+
+def _draw_breakdown(axes: Any, times: dict[int, dict[str, float]]) -> None:
+    columns: list[tuple[str, dict[str, float]]] = []
+    for experts, parts in times.items():
+        bars = paper_figures.STEP_TIME[experts]
+        columns += [
+            (f"{experts}E\nmeasured", {part: bar.measured for part, bar in bars.items()}),
+            (f"{experts}E\nroofline", {part: bar.roofline for part, bar in bars.items()}),
+            (f"{experts}E\nhere", {part: seconds * 1e6 for part, seconds in parts.items()}),
+        ]
+    below = [0.0] * len(columns)
+    for part in (*next(iter(paper_figures.STEP_TIME.values())), _OTHER):
+        heights = [parts.get(part, 0.0) / 1000 for _, parts in columns]
+        axes.bar(range(len(columns)), heights, 0.7, bottom=below, label=part)
+        below = [low + height for low, height in zip(below, heights, strict=True)]
+    axes.set_xticks(range(len(columns)), [name for name, _ in columns], fontsize=8)
+    axes.set_ylabel("ms")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def growth(found: Found) -> Section:
+    """What 16 times the experts cost."""
+    times, (few, many) = _pair_times(found), (EXPERTS[0], EXPERTS[-1])
+    low, high = (paper_figures.STEP_TIME_TOTAL[experts] for experts in (few, many))
+    exchanged = [paper_figures.STEP_TIME[experts]["all-to-all"] for experts in (few, many)]
+    pair = _ratio(times, lambda parts: sum(parts.values()))
+    moved = _ratio(times, lambda parts: parts["all-to-all"])
+    steps = {experts: _step_seconds(found, experts) for experts in (few, many)}
+    step = steps[many] / steps[few] if steps[few] and steps[many] else None
+    roofline = high.roofline / low.roofline
+    moved_roofline = exchanged[1].roofline / exchanged[0].roofline
+    said, moved_said = paper_figures.STEP_TIME_GROWTH, paper_figures.ALL_TO_ALL_GROWTH
+    rows = (
+        ("forward pass of the two layers", said, roofline, pair, deviation(pair, said)),
+        ("its all-to-all", moved_said, moved_roofline, moved, deviation(moved, moved_said)),
+        ("the whole step", None, None, step, None),
+    )
+    columns = (
+        Column("time of"),
+        Column("paper, measured", ".2f"),
+        Column("paper, roofline", ".2f"),
+        Column("here, estimate", ".2f"),
+        Column("to measured", PERCENT),
+    )
+    says = (
+        f"From {few} experts on {few} cores to {many} on {many}: 16 times the experts, and almost "
+        "16 times the parameters. The step has its optimizer and the sums of gradients.",
+        "What grows is the all-to-all, whose way on the torus grows with the root of the cores. "
+        "The cumsum and the einsums that the paper measured to grow too are far from peak; an "
+        "estimate by peaks does not see that.",
+    )
+    return Section(
+        key="growth",
+        title="Growth of a step with 16 times the experts",
+        of="Figure 8, in words",
+        columns=columns,
+        rows=rows,
+        says=says,
+    )
+
+
+def _ratio(times: dict[int, dict[str, float]], of: Any) -> float | None:
+    few, many = times.get(EXPERTS[0]), times.get(EXPERTS[-1])
+    return of(many) / of(few) if few and many and of(few) else None
+
+
+def _step_seconds(found: Found, experts: int) -> float | None:
+    job = breakdown_jobs()[experts]
+    report = found[job].result.report if job in found else None
+    return report.cost.step_seconds if report else None
+
+
+def cost_jobs() -> dict[str, Job]:
+    """Every row of Table 1 by its name, as its file has it."""
+    return {name: programs.shipped(model) for name, model in paper_figures.MODELS.items()}
+
+
+def cost(found: Found) -> Section:
+    """Table 3, and the rows that it does not have."""
+    rows = []
+    for name, job in cost_jobs().items():
+        if job not in found:
+            continue
+        model, (card, why) = paper_figures.MODELS[name], card_of(found[job])
+        seconds = card.step_seconds if card else None
+        pace = 1 / seconds if seconds else None
+        days, years = (card.days, card.device_years) if card else (None, None)
+        rows.append(
+            (
+                name,
+                model.steps_per_second,
+                pace,
+                deviation(pace, model.steps_per_second),
+                model.days,
+                days,
+                deviation(days, model.days),
+                model.core_years,
+                years,
+                deviation(years, model.core_years),
+                card.tokens_per_second / 1e6 if card and card.tokens_per_second else None,
+                card.utilisation if card else None,
+                card.verdict if card else why,
+            )
+        )
+    columns = (
+        Column("model"),
+        Column("steps/s, paper", ".2f"),
+        Column("here", ".2f"),
+        Column("deviation", PERCENT),
+        Column("days, paper", ".1f"),
+        Column("here ", ".1f"),
+        Column("deviation ", PERCENT),
+        Column("core-years, paper", ".1f"),
+        Column("here  ", ".1f"),
+        Column("deviation  ", PERCENT),
+        Column("here, M tokens/s", ".2f"),
+        Column("share of peak", ".0%"),
+        Column("memory"),
+    )
+    says = (
+        f"Ours are estimates: {ESTIMATE}. The paper's are of real runs, so that ours are faster.",
+        "1e12 source tokens, batches as in Table 3, each model file as it comes with us. T(96L): "
+        "the paper trained it as a pipeline on 1.2e12 tokens.",
+        "Share of peak counts what the model needs, nothing that is computed again, at bfloat16 "
+        "peak.",
+    )
+    return Section(
+        key="cost",
+        title="What a training takes",
+        of="Table 3",
+        columns=columns,
+        rows=tuple(rows),
+        says=says,
+        picture=lambda axes: _draw_cost(axes, rows),
+    )
+
+
+def _draw_cost(axes: Any, rows: list[tuple[Any, ...]]) -> None:
+    for shift, column, name in ((-0.2, 7, "paper"), (0.2, 8, "here, estimate")):
+        places = [place + shift for place in range(len(rows))]
+        axes.barh(places, [row[column] or 0 for row in rows], 0.38, label=name)
+    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("core-years, logarithmic")
+    axes.legend(frameon=False)
