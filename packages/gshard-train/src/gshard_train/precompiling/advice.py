@@ -123,9 +123,10 @@ class _Search:
         from gshard_train.precompiling.configuration import configured
 
         experiment = self.job.layout.applied(configured(self.job).experiment)
-        for rung in ladder(experiment, self.job, self.facts, self.memory):
+        for rung in ladder(experiment, self.job, self.facts, lambda: self.memory):
             if rung.useless:
-                yield Tried(what=rung.useless.partition(":")[0], outcome=_after_colon(rung.useless))
+                what, _, why = rung.useless.partition(": ")
+                yield Tried(what=what, outcome=f"not tried: {why}")
             elif rung.changes and (not self.reason or rung.lowers_state):
                 yield from self._rung(rung)
 
@@ -174,7 +175,8 @@ class _Search:
         fits, said = verdict(memory, result.fault)
         seconds = result.report.cost.step_seconds if result.report else None
         speed = result.facts.source_tokens / seconds if seconds else None
-        outcome = said if seconds is None else f"{said}; {duration(seconds)} a step (estimate)"
+        outcome = _room(memory) or said
+        outcome += f", {duration(seconds)} a step (estimate)" if seconds else ""
         tried = Tried(
             **parts,
             outcome=outcome,
@@ -184,6 +186,13 @@ class _Search:
             tokens_per_second=speed,
         )
         return tried, memory if memory.peak is not None else None
+
+
+def _room(memory: DeviceMemory) -> str:
+    if memory.peak is None or memory.free is None:
+        return ""
+    left = f"{size(memory.free)} free" if memory.free >= 0 else f"{size(-memory.free)} too much"
+    return f"{size(memory.peak)}, {left}"
 
 
 def _state_alone(memory: DeviceMemory) -> str:
@@ -205,7 +214,3 @@ def _less(memory: DeviceMemory, than: DeviceMemory) -> bool:
 
 def _smaller_state(memory: DeviceMemory, than: DeviceMemory) -> bool:
     return memory.state < (1 - _HELPS) * than.state
-
-
-def _after_colon(text: str) -> str:
-    return text.partition(": ")[2]

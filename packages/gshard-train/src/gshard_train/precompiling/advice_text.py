@@ -15,7 +15,7 @@ def advice_text(advice: Advice) -> str:
     for one in advice.tried:
         lines += tried_lines(one)
     if advice.found:
-        lines += ["Give it these flags:", *(f"    {flag}" for flag in advice.found.flags)]
+        lines += ["  Give it these flags:", *(f"    {flag}" for flag in advice.found.flags)]
     else:
         lines.append("  Nothing of this fits: take more or larger devices, or a smaller model.")
     return "\n".join(lines)
@@ -25,7 +25,7 @@ def tried_lines(one: Tried) -> list[str]:
     """What was tried and what became of it."""
     mark = "+" if one.fits else "-"
     cautions = "".join(f" ({caution})" for caution in one.cautions)
-    return list(_wrapped(f"{one.what}{cautions}: {one.outcome}", mark))
+    return list(_wrapped(f"{one}{cautions}", mark))
 
 
 def _wrapped(text: str, mark: str = " ") -> Iterator[str]:

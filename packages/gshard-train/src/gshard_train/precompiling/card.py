@@ -49,13 +49,13 @@ class CostCard:
       device_flops: of the compiled program on one device: padding, recomputation and one-hot
         matmuls counted. None without a program, as are the next down to `utilisation`.
       model_flops: that the model needs, of all devices (`monitoring.utilisation`).
-      step_seconds: of one run of the program, the estimate.
+      step_seconds: of one run of the program (a step, or a batch), the estimate.
       parts: seconds of each part of it.
       exchanges: the collectives, most seconds first.
       tokens_per_second: source tokens, as the paper counts.
       utilisation: model FLOPs of a second as a share of the chips' peak.
       tokens: how many source tokens are asked about.
-      steps: that they take.
+      steps: that they take, or batches.
       days: likewise.
       device_years: days times devices, in years of 365 days.
       price: of a device-hour; None where none was given.

@@ -16,6 +16,7 @@ from gshard_annotate.inspector.quantities import duration, number, percent, size
 from gshard_train.precompiling.card import ESTIMATE, CostCard
 from gshard_train.precompiling.card_text import (
     PROGRAMS,
+    UNITS,
     cost_rows,
     memory_rows,
     outcome_of_compiling,
@@ -100,7 +101,11 @@ def _figures(card: CostCard) -> str:
     if card.step_seconds is None or card.tokens_per_second is None:
         return ""
     figures = [
-        ("Estimated step", duration(card.step_seconds), f"{card.batch_size:,} rows"),
+        (
+            f"Estimated {UNITS[card.mode][0]}",
+            duration(card.step_seconds),
+            f"{card.batch_size:,} rows",
+        ),
         ("Source tokens a second", short(card.tokens_per_second), "estimate"),
         ("Utilisation", percent(card.utilisation), "model FLOP of the chips' peak"),
     ]
@@ -140,7 +145,7 @@ def _time(card: CostCard) -> str:
     chip = f" on {escape(card.chip)}" if card.chip else ""
     title = f"Estimated, {duration(card.step_seconds)}{chip}"
     return (
-        '<section id="time"><h2>Time of a step</h2>'
+        f'<section id="time"><h2>Time of a {UNITS[card.mode][0]}</h2>'
         f"{stacked_bar(title, segments, card.step_seconds)}"
         f'<p class="small soft">{ESTIMATE[0].upper()}{ESTIMATE[1:]}.</p></section>'
     )

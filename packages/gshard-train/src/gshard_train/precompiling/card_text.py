@@ -10,7 +10,13 @@ from gshard_train.precompiling.advice_text import advice_text
 from gshard_train.precompiling.card import ESTIMATE, CostCard
 from gshard_train.precompiling.exchange_sums import ExchangeSum
 
-PROGRAMS = {"train": "training step", "eval": "evaluation step", "decode": "beam search"}
+PROGRAMS = {"train": "training step", "eval": "scoring of given targets", "decode": "translation"}
+# What one run of the program is called, and several.
+UNITS = {
+    "train": ("step", "steps"),
+    "eval": ("batch", "batches"),
+    "decode": ("batch", "batches"),
+}
 MOST_EXCHANGES, MOST_ROOMS = 20, 8
 _SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
@@ -91,7 +97,7 @@ def cost_rows(card: CostCard) -> Iterator[tuple[str, str]]:
     """What the tokens cost: name and amount."""
     if card.days is None or card.device_years is None:
         return
-    yield "steps", f"{card.steps:,}"
+    yield UNITS[card.mode][1], f"{card.steps:,}"
     yield "time", f"{_three(card.days)} days"
     yield "device-years", _three(card.device_years)
     if card.money is not None:
@@ -114,8 +120,9 @@ def outcome_of_compiling(card: CostCard) -> str:
 def _head(card: CostCard) -> str:
     lines = [heading(card), f"{card.verdict[0].upper()}{card.verdict[1:]}"]
     if card.fits is None and card.fault:
-        lines.append(card.fault)
-    return "\n".join(lines)
+        lines += card.fault.splitlines()
+    wrapped = (textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines)
+    return "\n".join(wrapped)
 
 
 def _speed(card: CostCard) -> str:
@@ -123,8 +130,9 @@ def _speed(card: CostCard) -> str:
         return ""
     used = "" if card.utilisation is None else f", {percent(card.utilisation)} of peak (model FLOP)"
     lines = [
-        f"ESTIMATE: {duration(card.step_seconds)} a step, {short(card.tokens_per_second)} source "
-        f"tokens/s, {short(card.rows_per_second or 0)} examples/s{used}",
+        f"ESTIMATE: {duration(card.step_seconds)} a {UNITS[card.mode][0]}, "
+        f"{short(card.tokens_per_second)} source tokens/s, "
+        f"{short(card.rows_per_second or 0)} examples/s{used}",
         f"  {short(card.tokens)} source tokens: "
         + ", ".join(f"{name} {amount}" for name, amount in cost_rows(card))
         + (f" at {card.price:g} a device-hour" if card.money is not None else ""),
@@ -170,7 +178,8 @@ def _time(card: CostCard) -> str:
     ]
     chip = f" on {card.chip}" if card.chip else ""
     said = textwrap.fill(f"({ESTIMATE})", WIDTH, initial_indent="  ", subsequent_indent="   ")
-    return f"TIME of a step{chip}: {duration(card.step_seconds)}\n{said}\n{_amounts(rows)}"
+    head = f"TIME of a {UNITS[card.mode][0]}{chip}: {duration(card.step_seconds)}"
+    return f"{head}\n{said}\n{_amounts(rows)}"
 
 
 def _amounts(rows: Sequence[Sequence[str]]) -> str:

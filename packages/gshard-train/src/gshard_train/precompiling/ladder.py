@@ -4,7 +4,7 @@ A rung is one kind of change with its strengths, weakest first; a stronger one r
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gshard_annotate.inspector.quantities import size
@@ -81,7 +81,7 @@ class Rung:
 
 
 def ladder(
-    experiment: "Experiment", job: Job, facts: Facts, memory: DeviceMemory
+    experiment: "Experiment", job: Job, facts: Facts, needed: Callable[[], DeviceMemory]
 ) -> Iterator[Rung]:
     """The rungs for an experiment that does not fit.
 
@@ -89,18 +89,18 @@ def ladder(
       experiment: as the job has it, its layout applied.
       job: that does not fit.
       facts: of its program.
-      memory: what it needs.
+      needed: what it needs by now, with those changes of earlier rungs that helped.
     """
-    yield _dispatch(experiment, facts, memory)
+    yield _dispatch(experiment, facts, needed())
     if job.mode == "train":
         yield _remat(experiment)
-        yield _microbatches(experiment, memory)
+        yield _microbatches(experiment, needed())
     else:
         yield _slots(experiment)
         yield _batch(facts)
-    yield _fsdp(job, memory)
+    yield _fsdp(job)
     if job.mode == "train":
-        yield _offload(experiment, memory)
+        yield _offload(experiment, needed())
     yield _bfloat16(experiment)
     yield _more_devices(experiment, job, facts)
 
@@ -193,7 +193,7 @@ def _batch(facts: Facts) -> Rung:
     return Rung(changes=tuple(changes))
 
 
-def _fsdp(job: Job, memory: DeviceMemory) -> Rung:
+def _fsdp(job: Job) -> Rung:
     if job.layout.rules == "fsdp" or FSDP in job.gin_files:
         return Rung(useless="fsdp: parameters are fully sharded already")
     if job.layout.rules is not None:
