@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gshard_annotate.inspector.acceptance import rank
 from gshard_annotate.inspector.annotated_flow import AnnotatedFlow
-from gshard_annotate.inspector.annotations import Annotation, read_annotations
+from gshard_annotate.inspector.annotations import read_annotations
 from gshard_annotate.inspector.causes import Causes
 from gshard_annotate.inspector.chip_figures import Chip
 from gshard_annotate.inspector.collectives import Collective, group_text, placed_collectives
@@ -17,11 +17,14 @@ from gshard_annotate.inspector.groups import group_axes, groups, pair_axes, touc
 from gshard_annotate.inspector.hlo import Instruction, Program
 from gshard_annotate.inspector.loops import Runs, runs
 from gshard_annotate.inspector.moved import Crossing
-from gshard_annotate.inspector.quantities import place, plural, size
+from gshard_annotate.inspector.quantities import percent, place, plural, size
 from gshard_annotate.inspector.report import Cost, Exchange, Memory, Report
 from gshard_annotate.inspector.shardings import Axes, sdy_meshes
 from gshard_annotate.inspector.torus import Block, block_of, exchange_seconds
 from gshard_annotate.inspector.values import annotation_values, arguments, leaf_value, results
+
+# From what share of the time on a reader has to know how it was found.
+_TELLING = 0.01
 
 
 class Dump(NamedTuple):
@@ -86,7 +89,7 @@ def analyse(
         memory=_memory(compiled, chip),
         cost=cost,
         compile_seconds=0.0,
-        notes=tuple(_notes(final, counts, work, dump, annotations)),
+        notes=tuple(_notes(final, counts, work, dump, platform)),
         operations=work.operations,
     )
 
@@ -215,7 +218,7 @@ def _notes(
     counts: Runs,
     work: Work,
     dump: Dump | None,
-    annotations: Sequence[Annotation],
+    platform: str,
 ) -> list[str]:
     notes = []
     for loop in counts.unknown:
@@ -223,6 +226,12 @@ def _notes(
         notes.append(f"how often the loop at {at} runs depends on data; it counts once")
     for kernel, times in work.opaque.items():
         notes.append(f"{plural(times, 'run')} of custom kernel {kernel}: its work is not counted")
+    if platform == "tpu" and work.indexed_seconds > _TELLING * work.roofline_seconds:
+        share = percent(work.indexed_seconds / work.roofline_seconds)
+        notes.append(
+            f"gathers and scatters ({share} of the work's time) are timed by their bytes alone; on "
+            "a TPU they take longer"
+        )
     if dump is None and final.num_partitions > 1:
         notes.append(
             "the compiler's steps could not be seen: no annotated values, and causes only where "

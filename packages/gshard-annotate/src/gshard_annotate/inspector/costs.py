@@ -19,6 +19,7 @@ _NO_TRAFFIC = """parameter constant tuple get-tuple-element bitcast after-all pa
 replica-id opt-barrier while conditional call domain add-dependency"""
 # Neither read nor write main memory themselves.
 _FREE = frozenset(_NO_TRAFFIC.split())
+_INDEXED = ("gather", "scatter", "scatter-add", "scatter_add")
 _OPAQUE = ("tpu_custom_call", "triton", "__gpu$xla.gpu.triton")
 
 
@@ -32,6 +33,7 @@ class Work(NamedTuple):
         summed, without exchanges; 0 without a chip.
       opaque: Custom kernels that nobody can look into, by name with how often they run.
       operations: The same by operation of the user's program, longest first, without exchanges.
+      indexed_seconds: Of gathers and scatters, from their bytes alone.
     """
 
     flops: int
@@ -39,6 +41,7 @@ class Work(NamedTuple):
     roofline_seconds: float
     opaque: collections.Counter[str]
     operations: tuple[Operation, ...]
+    indexed_seconds: float
 
 
 def count_work(program: Program, runs: Runs, chip: Chip | None, platform: str) -> Work:
@@ -65,7 +68,8 @@ def count_work(program: Program, runs: Runs, chip: Chip | None, platform: str) -
             if one.opcode == "custom-call" and (target := _opaque(one)):
                 opaque[target] += times
     operations = _operations(by_name, timed=chip is not None)
-    return Work(int(total.flops), int(total.bytes), total.seconds, opaque, operations)
+    indexed = sum(one.seconds or 0.0 for one in operations if one.primitive in _INDEXED)
+    return Work(int(total.flops), int(total.bytes), total.seconds, opaque, operations, indexed)
 
 
 @dataclasses.dataclass
