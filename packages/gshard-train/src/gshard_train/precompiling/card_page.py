@@ -109,9 +109,11 @@ def _figures(card: CostCard) -> str:
         ("Source tokens a second", short(card.tokens_per_second), "estimate"),
         ("Utilisation", percent(card.utilisation), "model FLOP of the chips' peak"),
     ]
-    for name, amount in cost_rows(card):
+    (unit, runs), *costs = cost_rows(card)
+    for name, amount in costs:
         price = f", at {card.price:g} a device-hour" if name == "money" else ""
-        figures.append((name.capitalize(), amount, f"{short(card.tokens)} source tokens{price}"))
+        below = f"{short(card.tokens)} source tokens, {runs} {unit}{price}"
+        figures.append((name.capitalize(), amount, below))
     listed = "".join(
         f'<div class="figure"><dt>{what}</dt><dd class="value">{escape(value)}</dd>'
         f'<dd class="soft small">{escape(below)}</dd></div>'

@@ -8,7 +8,7 @@ from gshard_train.precompiling.advice import Advice, Tried
 
 def advice_section(advice: Advice) -> str:
     """What was tried, and the flags of what fits."""
-    head = "".join(f"<th>{name}</th>" for name in ("Change", "Peak", "Step", "Outcome"))
+    head = "<th>Change</th><th data-numeric>Peak</th><th data-numeric>Step</th><th>Outcome</th>"
     rows = "".join(map(_row, advice.tried))
     reason = f"<p>{escape(_sentence(advice.reason))}</p>" if advice.reason else ""
     found = _found(advice.found) if advice.found else '<p class="warn">Nothing of this fits.</p>'
@@ -22,7 +22,7 @@ def advice_section(advice: Advice) -> str:
 def _found(found: Tried) -> str:
     flags = escape("\n".join(found.flags))
     cautions = "".join(f'<p class="note">{escape(_sentence(one))}</p>' for one in found.cautions)
-    return f'<p>{escape(_sentence(found.what))}:</p><pre class="flags">{flags}</pre>{cautions}'
+    return f'<p>{escape(_sentence(found.what))}</p><pre class="flags">{flags}</pre>{cautions}'
 
 
 def _row(one: Tried) -> str:
@@ -37,4 +37,4 @@ def _row(one: Tried) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}." if not text.endswith(":") else text
+    return f"{text[0].upper()}{text[1:]}."
