@@ -15,6 +15,8 @@ from gshard_train.precompiling.verdict import DeviceMemory, device_memory, verdi
 
 # A change that saves less than this share of the need is taken back.
 _HELPS = 0.01
+# A change is given up that takes so much longer to compile than what did not fit, and so long.
+_PATIENCE, _LEAST_PATIENCE_SECONDS = 5, 300.0
 
 
 class Compiles(Protocol):
@@ -85,7 +87,8 @@ def advise(
     Args:
       compiler: compiles what is tried.
       result: of a job that is too large.
-      timeout_seconds: for each that is compiled.
+      timeout_seconds: for each that is compiled; one that takes five times as long as `result`
+        is given up before, but not within five minutes.
       on_try: called with what is compiled next.
       on_tried: called with what became of it.
 
@@ -113,7 +116,9 @@ class _Search:
         on_try: Callable[[str], None],
     ):
         assert result.facts is not None
-        self.compiler, self.timeout, self.on_try = compiler, timeout_seconds, on_try
+        self.compiler, self.on_try = compiler, on_try
+        patience = max(_LEAST_PATIENCE_SECONDS, _PATIENCE * result.compile_seconds)
+        self.timeout = patience if timeout_seconds is None else min(timeout_seconds, patience)
         self.job, self.facts = result.job, result.facts
         self.memory = device_memory(result, self.facts)
         self.kept: list[Change] = []

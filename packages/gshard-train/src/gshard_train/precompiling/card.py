@@ -19,8 +19,9 @@ from gshard_train.precompiling.rooms import Room, rooms
 from gshard_train.precompiling.verdict import DeviceMemory, device_memory, verdict
 
 ESTIMATE = (
-    "for each operation the longer of computing and moving at the chip's peak, then all exchanges "
-    "one after the other on its links; a floor: nothing waits"
+    "for each operation the longest of matrix products, other arithmetic and memory traffic at the "
+    "chip's peak, then all exchanges one after the other at their links' bandwidth; nothing waits "
+    "(a floor), and nothing overlaps with exchanges"
 )
 _DAY, _YEAR_DAYS = 86_400, 365
 

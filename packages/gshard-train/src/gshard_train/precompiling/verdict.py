@@ -16,6 +16,7 @@ _FOR_PROGRAMS = {
     "TPU v5 lite": 15.75,
     "TPU v5": 95.74,
     "TPU v6 lite": 31.25,
+    "TPU7x": 94.75,  # half a chip
 }
 
 
