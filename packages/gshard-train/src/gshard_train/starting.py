@@ -12,7 +12,6 @@ from gshard_train import resuming, state
 from gshard_train.batch_rows import to_mesh
 from gshard_train.checkpointing import fitting
 from gshard_train.checkpointing.checkpoint import Checkpointer
-from gshard_train.compiling import compiled
 from gshard_train.data import Feed
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment, Prepared, open_feed
@@ -94,6 +93,7 @@ def dry_run(
     prepared: Prepared,
     evaluation: "Evaluation | None",
     choices: Choices,
+    compile_step: Callable[[Any, Any], Any],
 ) -> int:
     """A dry run: everything up to the first step; returns the step that training would go on from.
 
@@ -115,7 +115,7 @@ def dry_run(
         batch = to_mesh(next(feed), batch_sharding(experiment.rules, prepared.mesh))
         listed = ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in batch.items())
         logging.info("A batch: %s.", listed)
-        compiled(experiment, prepared, shapes, batch)
+        compile_step(shapes, batch)
         if evaluation:
             evaluation.open(experiment, prepared).compile()
     logging.info(

@@ -33,6 +33,7 @@ from gshard_train.monitoring.overview import overview
 from gshard_train.monitoring.profiling import Profiler
 from gshard_train.monitoring.reporting import Reporter
 from gshard_train.monitoring.stopwatch import Stopwatch
+from gshard_train.precompiling import saved_program
 from gshard_train.prefetch import Prefetch
 from gshard_train.ranges import is_whole
 from gshard_train.saving import Saver
@@ -68,6 +69,7 @@ def train(
     changed_model: str = fitting.REFUSE,
     damaged_checkpoints: str = starting.REFUSE,
     skipped_steps: int = 0,
+    program: str | None = None,
     dry_run: bool = False,
 ) -> int:
     """Trains until step `train_steps` and returns the step reached.
@@ -101,6 +103,7 @@ def train(
         or "begin anew": the run begins at step 0, and they stay under other names.
       skipped_steps: how many steps whose loss or gradients are not finite may be left out, those
         before a resume included; the next one stops the run.
+      program: a file with the compiled step, as gshard-precompile --save_program writes it.
       dry_run: builds everything, the compiled step too, and neither trains nor writes anything.
 
     Raises:
@@ -135,9 +138,14 @@ def train(
     if faults := list(due.faults()):
         raise UserError(*faults)
     prepared = prepare(experiment)
+    if program is not None:
+        saved_program.check(program, prepared.mesh)
     evaluation = evaluation if eval_period else None
+    compile_step = functools.partial(
+        compiled, experiment, prepared, program=program, effective_config=effective_config
+    )
     if dry_run:
-        return starting.dry_run(experiment, prepared, evaluation, choices)
+        return starting.dry_run(experiment, prepared, evaluation, choices, compile_step)
     checkpoints = str(experiment.path("checkpoints"))
     with (
         StopRequest(checkpoints) as stop,
@@ -215,7 +223,7 @@ def train(
                 stop=stop,
             )
             del train_state  # where it is not donated, the first one would stay in memory
-            step = loop.run(functools.partial(compiled, experiment, prepared))
+            step = loop.run(compile_step)
     if step < train_steps:
         raise Interrupted(
             f"{stop.name}: stopped at step {step} of {train_steps}, whose checkpoint is in "

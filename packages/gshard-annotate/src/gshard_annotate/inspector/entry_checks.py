@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from gshard_annotate.checks import describe_mesh, kind_of, raise_faults
 from gshard_annotate.inspector.quantities import plural
 from gshard_annotate.inspector.shardings import sdy_meshes
+from gshard_annotate.inspector.too_large import TooLargeError, needed_and_limit
 
 _NEEDED = re.compile(
     r"total memory required for (.+?) \(([\d.]+\w*)\) exceeds available (\w+) \(([\d.]+\w*)\)"
@@ -88,15 +89,21 @@ def told_when_too_large(title: str, mesh: Mesh | None) -> Iterator[None]:
     """Makes of the compiler's failure for lack of memory one that says what was needed where.
 
     Raises:
-      MemoryError: The program does not fit on a device.
+      TooLargeError: The program does not fit on a device.
     """
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, TooLargeError) as error:
         first = str(error).partition("\n")[0]
         if not first.startswith("RESOURCE_EXHAUSTED"):
             raise
-        raise MemoryError(_too_large(title, mesh, first)) from error
+        needed, limit = needed_and_limit(first) or (None, None)
+        raise TooLargeError(
+            _too_large(title, mesh, first),
+            needed=needed,
+            limit=limit,
+            pieces=getattr(error, "pieces", ()),
+        ) from error
 
 
 def _too_large(title: str, mesh: Mesh | None, said: str) -> str:

@@ -24,6 +24,7 @@ from gshard_annotate.inspector.entry_checks import (
 )
 from gshard_annotate.inspector.hlo import parse
 from gshard_annotate.inspector.report import Report
+from gshard_annotate.inspector.too_large import TooLargeError, read_pieces
 
 # The pass that finds the shardings nobody gave; XLA writes the program before and after it.
 _PASS = "shardy-xla"
@@ -65,7 +66,8 @@ def inspect(
         unknown chip; a function that cannot be traced with these arguments; options of `jax.jit`
         for a function already jitted.
       TypeError: Something that is no function, or no mesh; an argument without a shape.
-      MemoryError: The compiler found that the program does not fit on the chip.
+      MemoryError: The compiler found that the program does not fit on the chip; a
+        `too_large.TooLargeError`, which has the largest arrays.
     """
     chip = None if chip is None else find_chip(chip)
     check_mesh("inspect", mesh)
@@ -114,7 +116,8 @@ def inspect_lowered(
     Raises:
       ValueError: A program for one device although there are several and no mesh; a mesh other
         than that of the annotations; an unknown chip.
-      MemoryError: The compiler found that the program does not fit on the chip.
+      MemoryError: The compiler found that the program does not fit on the chip; a
+        `too_large.TooLargeError`, which has the largest arrays.
     """
     chip = None if chip is None else find_chip(chip)
     check_mesh("inspect_lowered", mesh)
@@ -224,7 +227,12 @@ def _compile(
     with tempfile.TemporaryDirectory(prefix="gshard-inspect-") as folder:
         writing = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": f"^{_PASS}$"}
         began = time.perf_counter()
-        compiled = lowered.compile(compiler_options={**writing, **options})
+        try:
+            compiled = lowered.compile(compiler_options={**writing, **options})
+        except jax.errors.JaxRuntimeError as error:
+            if not str(error).startswith("RESOURCE_EXHAUSTED"):
+                raise
+            raise TooLargeError(str(error), pieces=read_pieces(Path(folder))) from error
         seconds = time.perf_counter() - began
         return compiled, _read_dump(Path(folder)), seconds
 

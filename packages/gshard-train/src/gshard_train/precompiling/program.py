@@ -62,6 +62,11 @@ def program_of(job: Job) -> Program:
       UserError: with everything that is wrong with files, topology, mesh and sizes.
     """
     found = configured(job)
+    if job.save_program and job.mode != "train":
+        raise UserError(
+            f"save_program={job.save_program} with mode={job.mode}: only training steps can be "
+            "saved; use mode=train, or leave it out"
+        )
     with reported_as_user_error():
         experiment = _of_mode(job.layout.applied(found.experiment), found, job)
     make_mesh = functools.partial(_mesh_on, experiment.make_mesh, job.topology, job.num_slices)

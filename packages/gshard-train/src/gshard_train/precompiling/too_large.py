@@ -1,25 +1,27 @@
-"""What the TPU compiler says of a program that is too large for the chip, as data."""
+"""A program that is too large for the chip, as a fault of its job."""
 
-import re
+from pathlib import Path
 
-from gshard_train.precompiling.job import Fault
-
-_UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = r"([\d.]+)([BKMGT]?)"
-_NEEDED = re.compile(rf"\({_SIZE}\) exceeds available \w+ \({_SIZE}\)")
+from gshard_annotate.inspector.too_large import Piece, TooLargeError
+from gshard_train.precompiling.job import Allocation, Fault
 
 
-def too_large(error: MemoryError) -> Fault:
-    """The fault that an inspector's `MemoryError` tells, with what the compiler said."""
-    said = str(error.__cause__ or error)
-    found = _NEEDED.search(said)
+def too_large(error: TooLargeError) -> Fault:
+    """The fault that the inspector's error tells."""
     return Fault(
         kind="too large",
         message=str(error).removeprefix("inspect: "),
-        needed_bytes=_bytes(found[1], found[2]) if found else None,
-        limit_bytes=_bytes(found[3], found[4]) if found else None,
+        needed_bytes=error.needed,
+        limit_bytes=error.limit,
+        allocations=tuple(map(_allocation, error.pieces)),
     )
 
 
-def _bytes(number: str, unit: str) -> int:
-    return round(float(number) * _UNITS[unit])
+def _allocation(piece: Piece) -> Allocation:
+    source = piece.source
+    return Allocation(
+        bytes=piece.bytes,
+        shape=piece.shape,
+        op_name=piece.op_name,
+        source=f"{Path(source.file).name}:{source.line}" if source else "",
+    )

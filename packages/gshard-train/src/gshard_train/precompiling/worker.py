@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from gshard_annotate.inspector.too_large import TooLargeError
 from gshard_train.errors import UserError
 from gshard_train.precompiling import host_memory, job_json
 from gshard_train.precompiling.job import Fault, Job, Result
@@ -105,10 +106,23 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
     tell(doing="compiling")
     began = time.monotonic()
     mesh = program.prepared.mesh
-    _, report = _attempt(
+    compiled, report = _attempt(
         result, lambda: inspect_lowered(lowered, mesh=mesh, title=title(job)), began
     )
-    return dataclasses.replace(result, report=report, compile_seconds=report.compile_seconds)
+    result = dataclasses.replace(result, report=report, compile_seconds=report.compile_seconds)
+    if path := job.save_program:
+        tell(doing="saving")
+        _attempt(result, lambda: _save(path, program, lowered, compiled))
+    return result
+
+
+def _save(path: str, program: Any, lowered: Any, compiled: Any) -> None:
+    from gshard_train.precompiling import saved_program
+
+    try:
+        saved_program.save(path, compiled, lowered, mesh=program.prepared.mesh, config=program.text)
+    except OSError as error:
+        raise UserError(f"save_program={path}: {error}; give another file") from error
 
 
 def title(job: Job) -> str:
@@ -127,7 +141,7 @@ def _attempt(result: Result, do: Callable[[], Any], compiles_since: float | None
         return do()
     except UserError as error:
         fault = Fault(kind="refused", message=str(error))
-    except MemoryError as error:
+    except TooLargeError as error:
         fault = too_large(error)
     except Exception as error:
         traceback.print_exc()
