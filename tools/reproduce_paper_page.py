@@ -6,6 +6,7 @@ import datetime
 import html
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import paper_figures
 from reproduce_paper_tables import Section, markdown, table_html
@@ -13,20 +14,28 @@ from reproduce_paper_tables import Section, markdown, table_html
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2024; --soft: #5d666f; --line: #dfe2e0; --back: #fff;
   --strip: #f4f6f4 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8e6; --soft: #9aa4ad; --line: #34393d;
-  --back: #16191b; --strip: #1e2225 } }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e8e6; --soft: #9aa4ad; --line: #34393d; --back: #16191b; --strip: #1e2225 }
+}
 body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 72rem; color: var(--ink);
   background: var(--back); font: 15px/1.5 system-ui, sans-serif }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .5rem }
-h2 { font-size: 1.15rem; margin: 2.5rem 0 .6rem } h2 small, .soft { color: var(--soft);
-  font-weight: normal }
-nav a { margin-right: .9rem; white-space: nowrap } a { color: inherit }
-.wide { overflow-x: auto } table { border-collapse: collapse; font-size: .87rem }
+h2 { font-size: 1.15rem; margin: 2.5rem 0 .6rem }
+h2 small, .soft { color: var(--soft); font-weight: normal }
+a { color: inherit }
+nav a { margin-right: .9rem }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; font-size: .87rem }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: left;
-  vertical-align: top } th { color: var(--soft); font-weight: 600; vertical-align: bottom }
-.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-tbody tr:hover { background: var(--strip) } svg { max-width: 100%; height: auto; display: block;
-  margin: .8rem 0 } ul { padding-left: 1.1rem; max-width: 60rem } li { margin: .2rem 0 }
+  vertical-align: top }
+th { color: var(--soft); font-weight: 600; vertical-align: bottom }
+td:first-child, td.n { white-space: nowrap }
+.n { text-align: right; font-variant-numeric: tabular-nums }
+tbody tr:hover { background: var(--strip) }
+svg { width: 100%; min-width: 36rem; max-width: 54rem; height: auto; display: block;
+  margin: .8rem 0 }
+ul { padding-left: 1.1rem; max-width: 60rem }
+li { margin: .2rem 0; overflow-wrap: anywhere }
 """
 _GREY = "#808890"  # to be read on white and on black
 
@@ -47,7 +56,7 @@ def markdown_page(sections: Sequence[Section], made: Mapping[str, str]) -> str:
 
 def html_page(sections: Sequence[Section], made: Mapping[str, str]) -> str:
     """The same as one file with pictures that needs nothing beside itself."""
-    links = "".join(f'<a href="#{one.key}">{html.escape(one.title)}</a>' for one in sections)
+    links = " ".join(f'<a href="#{one.key}">{html.escape(one.title)}</a>' for one in sections)
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -80,7 +89,9 @@ def _opening() -> str:
 
 
 def _section(section: Section) -> str:
-    picture = _svg(section) if section.picture and section.rows else ""
+    picture = ""
+    if section.picture and section.rows:
+        picture = f'<div class="wide">{_svg(section)}</div>'
     title = f"{html.escape(section.title)} <small>{html.escape(section.of)}</small>"
     return (
         f'<section id="{section.key}"><h2>{title}</h2>{picture}\n'
@@ -99,7 +110,7 @@ def _svg(section: Section) -> str:
 
     assert section.picture is not None
     colours = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    settings = {
+    settings: dict[Any, Any] = {
         **dict.fromkeys(colours, _GREY),
         "svg.hashsalt": section.key,
         "svg.fonttype": "none",

@@ -80,7 +80,7 @@ def memory(found: Found) -> Section:
                 here[1],
                 deviation(here[1], bar.total),
                 here[2],
-                card.verdict.partition(":")[0] if card else why,
+                short_verdict(card) if card else why,
             )
         )
     columns = (
@@ -184,7 +184,7 @@ def compiling(found: Found) -> Section:
     return Section(
         key="compile",
         title="Time to compile",
-        of="section 3, in words",
+        of="in words",
         columns=columns,
         rows=tuple(rows),
         says=tuple(says),
@@ -215,3 +215,8 @@ def card_of(made: Compiled) -> tuple[CostCard | None, str]:
     if made.result.facts is None or (fault is not None and fault.kind != "too large"):
         return None, f"{fault.kind}: {fault.message.splitlines()[0]}" if fault else "nothing known"
     return cost_card(made.result, tokens=paper_figures.TOKENS), ""
+
+
+def short_verdict(card: CostCard) -> str:
+    """Whether the program fits, in three words."""
+    return card.verdict.partition(":")[0]
