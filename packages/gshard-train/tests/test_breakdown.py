@@ -1,0 +1,68 @@
+import re
+
+import pytest
+
+from gshard_annotate.inspector.report import Cost, Memory, Operation, Report
+from gshard_train.precompiling.breakdown import PARTS, breakdown
+
+
+def operation(scope, seconds):
+    return Operation(scope, "dot_general", False, False, 3, 5, 7, seconds)
+
+
+def report(*operations, step=None, collectives=0.25):
+    cost = Cost(5.0, 7.0, 0.1, 0.2, None if step is None else collectives, step)
+    return Report("step", "tpu", "TPU v3 core", {"data": 2}, (), (), Memory(1, 1, 1, 1, 2), cost,
+                  1.0, operations=operations)  # fmt: skip
+
+
+def test_the_innermost_scope_that_belongs_to_a_part_counts():
+    scopes = {
+        "attention/projections": 1.0,
+        "attention": 2.0,
+        "attention/norm": 4.0,
+        "dense_feed_forward/norm": 8.0,
+        "experts": 16.0,
+        "gating": 32.0,
+        "dispatch": 64.0,
+        "combine": 128.0,
+        "loss": 256.0,
+        "encoder/logits": 512.0,
+        "optimizer": 1024.0,
+        "norm": 2048.0,
+        "": 4096.0,
+    }
+    found = breakdown(report(*(operation(*one) for one in scopes.items()), step=8191.25))
+    assert found == {
+        "dense matmul": 9.0,
+        "expert matmul": 16.0,
+        "attention": 6.0,
+        "gating": 32.0,
+        "dispatch": 192.0,
+        "embedding and logits": 768.0,
+        "optimizer": 1024.0,
+        "other": 6144.0,
+        "collectives": 0.25,
+    }
+    assert tuple(found) == PARTS
+
+
+def test_parts_add_up_to_the_step():
+    found = breakdown(report(operation("experts", 0.1), operation("gating", 0.2), step=0.6))
+    assert sum(found.values()) == pytest.approx(0.6)
+    assert found["other"] == pytest.approx(0.6 - 0.1 - 0.2 - 0.25)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (report(operation("experts", None)),
+         "breakdown: the report on step names no chip and has no times"),
+        (report(step=0.5),
+         "breakdown: the report on step has no operations; it was written by an older "
+         "gshard-annotate, compile again"),
+    ],
+)  # fmt: skip
+def test_reports_without_times_or_operations_are_refused(given, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        breakdown(given)
