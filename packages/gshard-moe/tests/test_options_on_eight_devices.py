@@ -41,7 +41,7 @@ OPTIONS = {
         "router": TopK(2),
         "dispatch": "sorted",
         "slots_per_token": 1.0,
-        "expert_parts": 4,
+        "expert_parts": E,  # so that each is one matmul
     },
 }
 
@@ -164,8 +164,8 @@ def test_rows_are_exchanged_in_buffers_of_one_size(mesh):
     forward, _, arguments = programs(mesh, "limited rows")
     found = expect_collectives(forward.lower(*arguments).compile(), {"all-gather": 0})
     big = [one.bytes for one in found if one.kind == "all-to-all" and one.bytes > G * E * 4]
-    # 4 parts of 16 groups: 6 rows for the tokens, and a begun block of 8 for each of two experts
-    assert big == [4 * G * 24 * M * 4 // 8] * 2
+    # E parts of 16 groups: the 3 rows for the tokens of each fit into one block of 8
+    assert big == [E * G * 8 * M * 4 // 8] * 2
     assert {one.kind for one in collectives(forward.lower(*arguments).compile())} == {
         "all-to-all",
         "all-reduce",

@@ -196,6 +196,11 @@ def _experts_of_rows(
 ) -> Array:
     """All units that a device has are one: their blocks lie behind one another."""
     X, D, N, R, M = x_XDNRM.shape
+    if X == experts.wi_EMH.shape[0] > 1:
+        # One expert in each part: all its blocks are one matmul, instead of one after the other,
+        # each of which would read the matrices again.
+        x_EGCM = x_XDNRM.reshape(X, D, N * R, M)
+        return batched(x_EGCM, experts, activation, _annotate_hidden).reshape(x_XDNRM.shape)
     merged = devices.parts("dispatched_group")
     y = by_blocks(
         x_XDNRM.reshape(X, merged, D // merged * N, R, M),

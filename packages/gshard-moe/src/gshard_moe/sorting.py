@@ -162,7 +162,7 @@ def _most_rows(tokens: int, choices: int, parts: int, slots_per_token: float | N
 
 def _num_blocks(most: int, experts: int, rows: int) -> int:
     """So many that `most` rows fit: each expert leaves at most rows - 1 of its last block free."""
-    return -(-(most + min(experts, most) * (rows - 1)) // rows)
+    return (most + min(experts, most) * (rows - 1)) // rows
 
 
 def _within(routing: Routing, most: int, parts: int, units: int) -> Routing:
