@@ -27,6 +27,8 @@ class Layout:
       microbatches: parts of a batch whose gradients are added up.
       pipeline_microbatches: parts of a batch in the pipeline, where there is a `stage` axis.
       dispatch: how tokens get to their slots.
+      slices: with `mesh`, on machines of several slices: the part of an axis that goes from slice
+        to slice.
     """
 
     mesh: Mapping[str, int] | None = None
@@ -36,6 +38,11 @@ class Layout:
     microbatches: int | None = None
     pipeline_microbatches: int | None = None
     dispatch: Dispatch | None = None
+    slices: Mapping[str, int] | None = None
+
+    def __hash__(self) -> int:
+        fields = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return hash(tuple(tuple(f.items()) if isinstance(f, Mapping) else f for f in fields))
 
     def applied(self, experiment: "Experiment") -> "Experiment":
         """The experiment with what is not None changed; its `make_mesh` still takes `devices`.
@@ -48,7 +55,9 @@ class Layout:
         if model := {n: value for n in of_model if (value := getattr(self, n)) is not None}:
             changed["model"] = dataclasses.replace(experiment.model, **model)
         if self.mesh is not None:
-            changed["make_mesh"] = functools.partial(experiment.make_mesh, axes=dict(self.mesh))
+            over = {} if self.slices is None else {"slices": dict(self.slices)}
+            axes = dict(self.mesh)
+            changed["make_mesh"] = functools.partial(experiment.make_mesh, axes=axes, **over)
         if self.rules is not None:
             changed["rules"] = getattr(layouts, self.rules)()
         if self.microbatches is not None:

@@ -1,0 +1,86 @@
+"""What follows from a search: what the winner costs, or what to change where nothing fits."""
+
+from gshard_annotate.inspector.quantities import size
+from gshard_train.planning.machine import Machine
+from gshard_train.planning.options import Options
+from gshard_train.planning.row import Row
+from gshard_train.planning.search import Found
+from gshard_train.planning.table import layout_line
+from gshard_train.precompiling.card import ESTIMATE, cost_card
+from gshard_train.precompiling.verdict import device_memory
+
+
+def conclusion(found: Found, machine: Machine, options: Options) -> str:
+    """In a few lines.
+
+    Args:
+      found: by the search.
+      machine: that it was for.
+      options: of the search.
+    """
+    if found.best is not None:
+        return _best(found.best, found, options)
+    measured = [row for row in found.rows if row.bytes is not None]
+    if not found.rows:
+        return "Nothing was compiled: " + (
+            "give more time (--time_limit)."
+            if found.waiting
+            else f"the state of this model has no room on {machine.num_devices:,} devices in any "
+            "layout; take more devices, or a smaller model."
+        )
+    if not measured:
+        return "No layout could be compiled; the first lines of the reasons are in the table."
+    return _nearest(min(measured, key=lambda row: row.bytes or 0))
+
+
+def _best(best: Row, found: Found, options: Options) -> str:
+    card = cost_card(best.result, tokens=options.tokens, price=options.price)
+    lines = [f"Fastest that fits: {layout_line(best.candidate)}."]
+    own = next((row for row in found.rows if row.candidate.own), None)
+    if own is best:
+        lines = ["The gin files' own layout is the fastest that was found."]
+    elif own is not None and own.fits and own.seconds and best.seconds:
+        lines.append(f"{own.seconds / best.seconds:.2f} times as fast as the gin files' own.")
+    elif own is not None:
+        lines.append("The gin files' own does not fit.")
+    if card.days is not None and card.device_years is not None:
+        money = "" if card.money is None else f", {card.money:,.0f} at {card.price:g} an hour"
+        lines.append(
+            f"{options.tokens:.3g} source tokens take {card.days:,.1f} days, "
+            f"{card.device_years:,.1f} device-years{money}."
+        )
+    lines.append(f"Steps are estimates: {ESTIMATE}.")
+    before, after = _groups(own, best)
+    if before != after:
+        lines.append(
+            f"With {after} groups instead of {before} other tokens share the slots of an expert, "
+            "so training is not the same to the last digit; --vary without num_groups keeps it."
+        )
+    return "\n".join(lines)
+
+
+def _groups(own: Row | None, best: Row) -> tuple[int, int]:
+    after = best.candidate.experiment.model.num_groups
+    return (own.candidate.experiment.model.num_groups if own else after), after
+
+
+def _nearest(row: Row) -> str:
+    """Of what does not fit, the one that needs least, and what would help."""
+    assert row.result.facts is not None
+    memory = device_memory(row.result, row.result.facts)
+    parts = {
+        "parameters": memory.parameters,
+        "the optimizer": memory.optimizer,
+        "activations and gradients": memory.activations or 0,
+    }
+    said = ", ".join(f"{size(count)} {what}" for what, count in parts.items())
+    limit = f" of {size(memory.limit)}" if memory.limit else ""
+    help_ = (
+        "more devices, or Experiment.offload_optimizer = True"
+        if memory.limit and memory.state > memory.limit / 2
+        else "a smaller BATCH_SIZE, more devices, or TransformerConfig.dtype = 'bfloat16'"
+    )
+    return (
+        f"Nothing that was compiled fits. Nearest: {layout_line(row.candidate)}, which needs "
+        f"{size(memory.peak or 0)}{limit}: {said}.\nWhat helps: {help_}."
+    )

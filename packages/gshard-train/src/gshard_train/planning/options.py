@@ -1,0 +1,52 @@
+"""What a search is asked for."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from gshard_train.errors import did_you_mean
+from gshard_train.planning.space import VARIED
+from gshard_train.ranges import counts, not_negative, positive
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a search is asked for, beside its job; the names are those of the flags.
+
+    Attributes:
+      out: where the gin file of the best layout goes; "" for nowhere.
+      results: folder of results.
+      time_limit: seconds for everything.
+      compile_limit: seconds for one candidate.
+      candidates: how many are compiled at most; None for any number.
+      vary: fields of `Layout` that are varied.
+      tokens: source tokens that a run has.
+      price: of a device-hour; None where it is not known.
+      dry_run: whether only what would be compiled first is shown.
+    """
+
+    out: str
+    results: str
+    time_limit: float = 600.0
+    compile_limit: float = 300.0
+    candidates: int | None = None
+    vary: tuple[str, ...] = VARIED
+    tokens: float = 1e12
+    price: float | None = None
+    dry_run: bool = False
+
+    def faults(self) -> Iterator[str]:
+        """A sentence for each flag that cannot be so."""
+        numbers = positive(
+            time_limit=self.time_limit, compile_limit=self.compile_limit, tokens=self.tokens
+        )
+        more = [] if self.candidates is None else counts(candidates=self.candidates)
+        price = [] if self.price is None else not_negative(price=self.price)
+        yield from (f"--{fault}" for each in (numbers, more, price) for fault in each)
+        for name in self.vary:
+            if name not in VARIED:
+                yield (
+                    f"--vary={name}: that is nothing that can be varied{did_you_mean(name, VARIED)}"
+                    f" (it can be {', '.join(VARIED)})"
+                )
+        if not self.vary:
+            yield f"--vary is empty; give some of {', '.join(VARIED)}"

@@ -1,0 +1,109 @@
+"""A layout that may be compiled, and what became of one that was."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+from gshard_train.experiment import Experiment
+from gshard_train.planning.floor import Floor
+from gshard_train.precompiling.job import Result
+from gshard_train.precompiling.layout import Layout
+from gshard_train.precompiling.verdict import device_memory
+
+# Policies by how much they compute again, each all of what the one before does.
+_REMATS = ("none", "save_dispatch", "full")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A layout with what is known of it before it is compiled.
+
+    Attributes:
+      layout: what is changed about the gin files; nothing for their own.
+      experiment: with the layout applied.
+      mesh: size of each axis.
+      floor: what it costs at the least.
+      own: whether it is the gin files' own.
+    """
+
+    layout: Layout
+    experiment: Experiment
+    mesh: Mapping[str, int]
+    floor: Floor
+    own: bool = False
+
+    @functools.cached_property
+    def fields(self) -> tuple:
+        """What layouts differ in: equal for the same program."""
+        model = self.experiment.model
+        sizes = tuple((axis, size) for axis, size in self.mesh.items() if size > 1)
+        return (
+            sizes,
+            self.experiment.rules.pairs,
+            model.num_groups,
+            model.dispatch,
+            model.pipeline_microbatches,
+            model.remat,
+            self.experiment.microbatches,
+        )
+
+    def works_less_than(self, other: "Candidate") -> bool:
+        """Whether the other does the same and more, so that it takes longer and needs less room."""
+        *same, remat, count = self.fields
+        *same_of_other, remat_of_other, count_of_other = other.fields
+        if same != same_of_other or not _within(remat, remat_of_other):
+            return False
+        return count <= count_of_other and (remat, count) != (remat_of_other, count_of_other)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Row:
+    """What became of a candidate.
+
+    Attributes:
+      candidate: which.
+      result: of compiling it.
+      kept: whether it was compiled by an earlier search.
+    """
+
+    candidate: Candidate
+    result: Result
+    kept: bool = False
+
+    @property
+    def bytes(self) -> int | None:
+        """The peak on one device; None where nobody knows."""
+        facts = self.result.facts
+        return device_memory(self.result, facts).peak if facts else None
+
+    @property
+    def limit(self) -> int | None:
+        """What a device has for programs; None where nobody knows."""
+        facts = self.result.facts
+        return device_memory(self.result, facts).limit if facts else None
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is a program, with an estimate of its time, that a device has room for."""
+        needed, limit = self.bytes, self.limit
+        return self.seconds is not None and (not needed or not limit or needed <= limit)
+
+    @property
+    def seconds(self) -> float | None:
+        """The estimate for a step."""
+        report = self.result.report
+        return report.cost.step_seconds if report else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Source tokens, as the paper counts."""
+        facts, seconds = self.result.facts, self.seconds
+        return facts.source_tokens / seconds if facts and seconds else None
+
+
+def _within(remat: object, other: object) -> bool:
+    if remat == other:
+        return True
+    if remat not in _REMATS or other not in _REMATS:
+        return False
+    return _REMATS.index(remat) < _REMATS.index(other)

@@ -1,0 +1,147 @@
+"""What a search found, in lines to read."""
+
+from collections.abc import Mapping, Sequence
+
+from gshard_annotate.inspector.quantities import size
+from gshard_train.planning.row import Candidate, Row
+from gshard_train.planning.search import Found
+from gshard_train.planning.space import rules_name
+from gshard_train.precompiling.breakdown import breakdown
+
+_HEAD = (
+    "", "mesh", "rules", "groups", "remat", "parts", "dispatch", "GiB", "step s", "tokens/s",
+    "most of it",
+)  # fmt: skip
+_FIRST_ONES = 10
+_RIGHT = {3, 5, 7, 8, 9}
+_ENDED = {
+    "all": "Nothing is left that could be faster.",
+    "time": "--time_limit is over.",
+    "count": "--candidates are compiled.",
+    "interrupted": "Interrupted.",
+}
+
+
+def report(found: Found, refused: Mapping[str, int]) -> str:
+    """The table of what was compiled, best first, and what was not, counted by reason.
+
+    Args:
+      found: by the search.
+      refused: how many the checks before it refused, for which reason.
+    """
+    rows = sorted(found.rows, key=lambda row: (row.seconds is None, row.seconds or row.bytes or 0))
+    lines = _aligned([_HEAD, *(_cells(row, row is found.best) for row in rows)])
+    own = any(row.candidate.own for row in rows)
+    lines.append("> is the fastest that fits" + ", * the gin files' own layout" * own)
+    lines += ["", _ENDED[found.ended] + _waiting(found)]
+    lines += _counted("left out", found.skipped) + _counted("refused by the checks", refused)
+    return "\n".join(lines)
+
+
+def first_ones(
+    own: Candidate | None, others: Sequence[Candidate], refused: Mapping[str, int]
+) -> str:
+    """Which layouts a search would compile first, by the guesses, and what the checks refuse."""
+    first = sorted(others, key=lambda one: one.floor.guessed_seconds)[:_FIRST_ONES]
+    lines = [f"{len(others):,} layouts; those with the fastest guessed steps, to be compiled:"]
+    for one in [*([own] if own else []), *first]:
+        floor = one.floor
+        lines.append(
+            f"  {floor.guessed_seconds:.4g} s (at least {floor.seconds:.4g}), about "
+            f"{size(floor.guessed_bytes)}: {layout_line(one)}{' *' * one.own}"
+        )
+    return "\n".join([*lines, *_counted("refused by the checks", refused)])
+
+
+def layout_line(candidate: Candidate) -> str:
+    """A layout on one line."""
+    mesh, rules, groups, remat, parts, dispatch = _layout_cells(candidate)
+    words = [
+        mesh,
+        rules,
+        groups and f"{groups} group{'s' * (groups != '1')}",
+        remat and f"remat {remat}",
+    ]
+    words += [f"{parts} parts" if parts != "1" else "", dispatch]
+    return ", ".join(word for word in words if word)
+
+
+def outcome(row: Row) -> str:
+    """What became of a candidate, on one line."""
+    if row.seconds is None:
+        return _fault(row)
+    said = f"{row.seconds:.4g} s a step, {row.tokens_per_second or 0:,.0f} tokens/s"
+    return f"{said}, {size(row.bytes or 0)}" + ("" if row.fits else ": does not fit")
+
+
+def _cells(row: Row, best: bool) -> Sequence[str]:
+    mark = (">" if best else "") + ("*" if row.candidate.own else "")
+    figures = ["", "", ""]
+    if row.bytes is not None:
+        figures[0] = f"{row.bytes / 2**30:.1f}"
+    if row.seconds is not None:
+        figures[1:] = f"{row.seconds:.4g}", f"{row.tokens_per_second or 0:,.0f}"
+    said = _most(row) if row.fits else _fault(row)
+    return mark, *_layout_cells(row.candidate), *figures, said
+
+
+def _layout_cells(candidate: Candidate) -> Sequence[str]:
+    experiment, model = candidate.experiment, candidate.experiment.model
+    sizes = [f"{axis} {count}" for axis, count in candidate.mesh.items() if count > 1]
+    remat = model.remat if isinstance(model.remat, str) else "+".join(model.remat)
+    parts = str(experiment.microbatches)
+    if candidate.mesh.get("stage", 1) > 1:
+        parts += f"x{model.pipeline_microbatches or candidate.mesh['stage']}"
+    return (
+        " ".join(sizes) or "1 device",
+        rules_name(experiment) or "own",
+        str(model.num_groups) if model.num_experts else "",
+        remat,
+        parts,
+        model.dispatch if model.num_experts else "",
+    )
+
+
+def _most(row: Row) -> str:
+    """The part of the step that takes longest."""
+    assert row.result.report is not None
+    assert row.seconds
+    parts = breakdown(row.result.report)
+    name = max(parts, key=lambda each: parts[each])
+    return f"{name} {100 * parts[name] / row.seconds:.0f} %"
+
+
+def _fault(row: Row) -> str:
+    """In few words why there is no program, or none that fits."""
+    fault = row.result.fault
+    if (fault is None or fault.kind == "too large") and row.bytes and row.limit:
+        return f"{size(row.bytes - row.limit)} too much"
+    return fault.message.partition("\n")[0] if fault else "no estimate"
+
+
+def _waiting(found: Found) -> str:
+    if not found.waiting:
+        return ""
+    return f" {found.waiting:,} layouts that might fit were not compiled."
+
+
+def _counted(what: str, reasons: Mapping[str, int]) -> list[str]:
+    if not (total := sum(reasons.values())):
+        return []
+    most = sorted(reasons.items(), key=lambda each: -each[1])
+    width = len(f"{most[0][1]:,}")
+    return [f"{total:,} {what}:", *(f"  {count:>{width},}  {reason}" for reason, count in most)]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    used = [any(row[column] for row in rows[1:]) for column in range(len(_HEAD))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in _RIGHT else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            if used[column]
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
