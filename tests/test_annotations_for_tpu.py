@@ -73,11 +73,13 @@ found["shard"] = str(
 two = topology_devices("v5e:4x4", num_slices=2)
 across = make_mesh({"data": 4, "expert": -1}, devices=two, slices={"data": 2})
 found["slices"] = [sorted({device.slice_index for device in row}) for row in across.devices]
-for name in ("v9:4x4", "v3:3x5"):
+v4 = topology_devices("v4:2x2x1")
+found["v4"] = [len(v4), max(device.core_on_chip for device in v4)]
+for name in ("v9:4x4", "v3:3x5", "v3-2048", "v4:4x4"):
     try:
         topology_devices(name)
     except ValueError as error:
-        found[name] = str(error).split(" (")[0]
+        found[name] = str(error)
 print(json.dumps(found))
 """
 
@@ -105,9 +107,23 @@ def found():
         ("groups to experts", ["all-to-all"]),
         ("shard", "P(None, 'data', 'expert')"),
         ("slices", [[0], [0], [1], [1]]),
-        ("v9:4x4", "topology_devices: no TPU topology 'v9:4x4'"),
-        ("v3:3x5", "topology_devices: no TPU topology 'v3:3x5'"),
+        ("v4", [4, 0]),
     ],
 )
 def test_for_tpu(found, what, expected):
     assert found[what] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("v9:4x4", "there is no kind 'v9' (known: v2:16x16, v3:32x32, "),
+        ("v3:3x5", "since a host has 2x2 chips; near it: v3:2x4 or v3:4x6"),
+        ("v3-2048", "machines are named by their sides in chips; did you mean v3:32x32?"),
+        ("v4:4x4", "a v4 machine has 3 sides, this has 2: v4:2x2x1, "),
+    ],
+)
+def test_unknown_topologies_are_refused_with_near_ones(found, name, why):
+    assert found[name].startswith(f"topology_devices: no TPU topology '{name}': ")
+    assert why in found[name]

@@ -1,5 +1,6 @@
 """Device meshes from axis names and sizes."""
 
+import importlib.util
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from jax.experimental import mesh_utils, topologies
 from jax.sharding import AxisType, Mesh
 
 from gshard_annotate.checks import describe_mesh, did_you_mean, kind_of, raise_faults
+from gshard_annotate.tpu_topologies import options_of, topology_fault
 
 
 def make_mesh(
@@ -63,23 +65,36 @@ def make_mesh(
 def topology_devices(name: str, *, num_slices: int = 1) -> list[Any]:
     """The devices of a TPU machine that need not be there, to compile for.
 
-    `v3:4x4` has 32 (two cores to a chip), `v4:8x8x16`, `v5p:8x8x8`, `v5e:16x16` and `v6e:16x16`
-    one to a chip. Needs the TPU compiler: `pip install 'jax[tpu]'`.
+    `v3:4x4` has 32 (two cores to a chip, as v2 and tpu7x), `v4:8x8x16`, `v5p:8x8x8`,
+    `v5e:16x16` and `v6e:16x16` one to a chip; sides are in chips. Needs the TPU compiler:
+    `pip install 'jax[tpu]'`.
+
+    Args:
+      name: Kind and sides of a machine, or of one slice of it.
+      num_slices: How many such slices it has.
 
     Raises:
       ValueError: No such topology, or no TPU compiler.
     """
+    if fault := topology_fault(name):
+        raise ValueError(f"topology_devices: no TPU topology '{name}': {fault}")
+    if num_slices < 1:
+        raise ValueError(f"topology_devices: num_slices={num_slices} must be at least 1")
+    if importlib.util.find_spec("libtpu") is None:
+        raise ValueError(
+            f"topology_devices: the TPU compiler for '{name}' is not installed (there is no "
+            "package libtpu); pip install 'jax[tpu]' brings it"
+        )
     for variable, value in _NO_TPU_HERE.items():
         os.environ.setdefault(variable, value)
     try:
         topology = topologies.get_topology_desc(
-            platform="tpu", topology_name=name, num_slices=num_slices
+            platform="tpu", topology_name=name, num_slices=num_slices, **options_of(name)
         )
     except Exception as error:  # JAX passes on whatever the TPU compiler raises
         raise ValueError(
-            f"topology_devices: no TPU topology {name!r} ({_first_line(error)}); give one such as "
-            "v3:4x4, v4:2x2x1, v5e:4x4, v5p:2x2x1 or v6e:4x4, and have the TPU compiler installed "
-            "(pip install 'jax[tpu]')"
+            f"topology_devices: no TPU topology '{name}' for the installed TPU compiler "
+            f"({_first_line(error)})"
         ) from error
     return list(topology.devices)
 
