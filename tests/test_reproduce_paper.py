@@ -179,6 +179,9 @@ def ends(monkeypatch):
     faults = []
 
     class Compiler:
+        def __init__(self, *, on_progress):
+            pass
+
         def __enter__(self):
             return self
 

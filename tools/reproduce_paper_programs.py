@@ -15,11 +15,12 @@ import json
 import os
 import pathlib
 import resource
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import paper_figures
-from gshard_train.precompiling.compiler import Compiler
+from gshard_train.precompiling.compiler import Compiler, Progress
 from gshard_train.precompiling.job import Job, Result
 from gshard_train.precompiling.job_json import job_json, result_from_json, result_json
 
@@ -90,6 +91,12 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
+def _show(progress: Progress) -> None:
+    """One line that is written over again."""
+    said = f"  {progress.doing}, {progress.seconds:.0f} s, {progress.host_bytes / 2**30:.1f} GiB"
+    print(f"\r{said:<60}\r", end="", flush=True)
+
+
 class Programs:
     """Compiles what is asked for, or takes it out of the folder."""
 
@@ -120,7 +127,7 @@ class Programs:
     def _compile(self, job: Job) -> Compiled:
         load, before, start = os.getloadavg()[0], _children_seconds(), time.monotonic()
         # A process for each program, so that its CPU time and memory are its own.
-        with Compiler() as compiler:
+        with Compiler(on_progress=_show if sys.stdout.isatty() else None) as compiler:
             result = compiler.compile(job, timeout_seconds=self._timeout_seconds)
         made = Compiled(
             result=result,

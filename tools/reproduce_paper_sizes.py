@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
+
 import paper_figures
 import reproduce_paper_programs as programs
 from gshard_train import config, state
+from gshard_train.models.config import TransformerConfig
 from gshard_train.monitoring.overview import counts
 from gshard_train.precompiling.card import CostCard, cost_card
 from gshard_train.precompiling.job import Job
@@ -26,7 +29,8 @@ def parameters() -> Section:
     """Table 1; nothing is compiled."""
     rows = []
     for name, model in paper_figures.MODELS.items():
-        total, experts, active = (one / 1e9 for one in _counts(model.gin))
+        found = counts(state.abstract_model(model_of(programs.shipped(model))))
+        total, experts, active = (one / 1e9 for one in found)
         off = deviation(total, model.billions)
         rows.append((name, model.billions, total, off, experts, active))
     columns = (
@@ -51,10 +55,10 @@ def parameters() -> Section:
     )
 
 
-def _counts(gin: str) -> tuple[int, int, int]:
-    loaded = config.load([f"gshard_train/configs/models/{gin}.gin", _RUN], _UNUSED)
-    experiment = loaded.arguments("gshard_train.training.train")["experiment"]
-    return counts(state.abstract_model(experiment.model))
+def model_of(job: Job) -> TransformerConfig:
+    """The model that a job compiles."""
+    loaded = config.load([*job.gin_files, _RUN], [*_UNUSED, *job.gin_bindings])
+    return loaded.arguments("gshard_train.training.train")["experiment"].model
 
 
 def memory_jobs() -> dict[tuple[int, int], Job]:
@@ -80,6 +84,7 @@ def memory(found: Found) -> Section:
                 here[1],
                 deviation(here[1], bar.total),
                 here[2],
+                _recomputed(model_of(job)),
                 short_verdict(card) if card else why,
             )
         )
@@ -92,6 +97,7 @@ def memory(found: Found) -> Section:
         Column("here GB ", ".2f"),
         Column("deviation ", PERCENT),
         Column("activations here GB", ".2f"),
+        Column("computed again here"),
         Column("verdict"),
     )
     says = (
@@ -99,9 +105,8 @@ def memory(found: Found) -> Section:
         f"{programs.ROW}; the paper does not say. GB are 1e9 bytes on one core, of 16 GiB. Weights "
         "include the optimizer's state (Adafactor's rows and columns); activations are all that "
         "the program makes and drops again, gradients too.",
-        "Computed again in the backward pass is what our files choose (nothing at 12 and 24 "
-        "layers); the paper's compiler chose by itself: 28 % of the cycles at 36 layers, 34 % at "
-        "60.",
+        "What the backward pass computes again is set in our files (`remat`); the paper's compiler "
+        "chose by itself: nothing at 12 and 24 layers, 28 % of the cycles at 36, 34 % at 60.",
     )
     return Section(
         key="memory",
@@ -112,6 +117,12 @@ def memory(found: Found) -> Section:
         says=says,
         picture=lambda axes: _draw_memory(axes, rows),
     )
+
+
+def _recomputed(model: TransformerConfig) -> str:
+    remat = model.remat if isinstance(model.remat, str) else ", ".join(model.remat)
+    dtype = jnp.dtype(model.dtype).name
+    return remat if dtype == "float32" else f"{remat}, {dtype}"
 
 
 def _memory_cells(card: CostCard | None) -> tuple[float | None, ...]:

@@ -97,7 +97,7 @@ def breakdown(found: Found) -> Section:
         "model's pairs; of attention two thirds, since decoder layers attend twice.",
         f"Estimate: {ESTIMATE}. It is to be compared with the paper's roofline; what was measured "
         "there is longer.",
-        "Float32 activations as the paper's; ours keep what the file says (`dtype`).",
+        "Activations are float32, as the paper's.",
     )
     return Section(
         key="breakdown",
