@@ -7,6 +7,7 @@ import pytest
 import bench_moe
 import bench_moe_layers
 import bench_moe_rounds
+import bench_moe_tpu_maxtext
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,26 @@ def test_unknown_names_are_refused(argument, message, capsys):
 def test_peers_that_are_missing_are_said_to_be(capsys):
     assert bench_moe._usable_peers(["fairscale"]) == {}
     assert capsys.readouterr().out == "fairscale: not installed\n"
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--rows=ours,theirs", "there is no theirs; give some of ours, ours-full, ours-einsum, "),
+        ("--topologies=v3:2x2", "MaxText is not installed in this Python; see --help"),
+    ],
+)
+def test_comparison_with_maxtext_says_what_is_missing(argument, message, capsys):
+    with pytest.raises(SystemExit):
+        bench_moe_tpu_maxtext.main([argument])
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_comparison_with_maxtext_gives_ratios_to_ours():
+    ours = {"gflop": 4.0, "inspector_seconds": 2e-3, "optimal_seconds": 1e-3, "temp_mb": 8.0}
+    ours |= {"compile_cpu_seconds": 1.0, "collectives": {}, "opaque": []}
+    theirs = ours | {"inspector_seconds": 6e-3, "temp_mb": 20.0, "opaque": ["1 run of a kernel"]}
+    theirs["collectives"] = {"all-to-all": [65536, 65536, 4]}
+    line = bench_moe_tpu_maxtext._line("maxtext", theirs, ours)
+    cells = "maxtext 4 6.00 3.00 1.00 1.00 20.00 2.50 1.0 all-to-all 2 x 65,536 [1 run of a kernel]"
+    assert line.split() == cells.split()

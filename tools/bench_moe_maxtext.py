@@ -5,7 +5,8 @@ package alone, and what its layer imports has to be installed beside it: aqtp, d
 huggingface_hub, jinja2, omegaconf, orbax-checkpoint, pathwaysutils, pillow, pydantic, qwix,
 tokamax, transformers. The path measured is that with a capacity (`sparse_matmul=False`), one-hot
 einsums in groups of a sequence. Its paths without a capacity are kernels for accelerators, or
-`lax.ragged_dot`, which takes seconds on a CPU where this takes a fraction of one.
+`lax.ragged_dot`, which takes seconds on a CPU where this takes a fraction of one: for TPUs those
+are compiled by `bench_moe_tpu_maxtext.py`.
 
 Axes: G groups, S tokens per group, E experts, M model width, H hidden width.
 """
@@ -21,7 +22,6 @@ import tempfile
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -74,33 +74,45 @@ def _difference() -> float:
 
 
 def _layer(point: Point) -> Any:
-    with contextlib.redirect_stdout(io.StringIO()):
-        config = _config(point)
-        devices = _module("maxtext.utils.maxtext_utils").create_device_mesh(config)
-        mesh = jax.sharding.Mesh(devices, config.mesh_axes)
-    init = _module("maxtext.layers.initializers").nd_dense_init
-    return _module("maxtext.layers.moe").RoutedMoE(
+    config = config_of(point, round(2 * point.mlp / 3))
+    return layer_of(config, mesh_of(config))
+
+
+def layer_of(config: Any, mesh: jax.sharding.Mesh) -> Any:
+    """Its layer as its own models make it."""
+    init = module("maxtext.layers.initializers").nd_dense_init
+    return module("maxtext.layers.moe").RoutedMoE(
         config,
-        point.experts,
-        2,
+        config.num_experts,
+        config.num_experts_per_tok,
         mesh,
         init(1.0, "fan_in", "truncated_normal"),
-        ("embed", "mlp"),
+        ("embed", None),
         nnx.Rngs(0),
         intermediate_dim=config.moe_mlp_dim,
-        dtype=jnp.float32,
+        weight_dtype=config.weight_dtype,
+        dtype=config.dtype,
     )
 
 
-def _module(name: str) -> Any:
+def mesh_of(config: Any, devices: list[Any] | None = None) -> jax.sharding.Mesh:
+    """The mesh that it makes of the devices, by default of all."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        found = module("maxtext.utils.maxtext_utils").create_device_mesh(config, devices)
+    return jax.sharding.Mesh(found, config.mesh_axes)
+
+
+def module(name: str) -> Any:
+    """One of its modules, imported when it is needed: they take long."""
     return importlib.import_module(name)
 
 
-def _config(point: Point) -> Any:
+def config_of(point: Point, width: int, **others: Any) -> Any:
+    """Its configuration: capacity 2S/E, experts of this width with a gate, `others` beside."""
     settings: dict[str, Any] = {
         "base_emb_dim": point.embed,
-        "base_mlp_dim": round(2 * point.mlp / 3),
-        "base_moe_mlp_dim": round(2 * point.mlp / 3),
+        "base_mlp_dim": width,
+        "base_moe_mlp_dim": width,
         "num_experts": point.experts,
         "num_experts_per_tok": 2,
         "norm_topk_prob": True,
@@ -119,6 +131,8 @@ def _config(point: Point) -> Any:
         "base_output_directory": tempfile.gettempdir(),
         "enable_checkpointing": False,
         "skip_jax_distributed_system": True,
+        "jax_cache_dir": "",  # what was compiled before would not be inspected
     }
-    base = pathlib.Path(_module("maxtext").__file__).parent / "configs" / "base.yml"
-    return _module("maxtext.configs.pyconfig").initialize(["", str(base)], **settings)
+    base = pathlib.Path(module("maxtext").__file__).parent / "configs" / "base.yml"
+    with contextlib.redirect_stdout(io.StringIO()):
+        return module("maxtext.configs.pyconfig").initialize(["", str(base)], **settings | others)

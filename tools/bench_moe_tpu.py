@@ -1,8 +1,8 @@
 """One layer on TPUs that are not there: what their compiler makes of it, and what it estimates.
 
-Sizes are the paper's: M 1024, H 8192, 2048 tokens, one group and one expert per TPU v3 core,
-activations in bfloat16. Everything is compared to the same experts with the same four all-to-alls
-and nothing else: no router, no dispatch.
+Sizes are the paper's: M 1024, H 8192, 2048 tokens, one group and one expert per core, activations
+in bfloat16. `bench_moe.py` compares everything to the same experts with the same four all-to-alls
+and nothing else (no router, no dispatch), `bench_moe_tpu_maxtext.py` to MaxText's layer.
 
 Axes: G groups, S tokens per group, E experts, C slots per expert and group, M model width,
 H hidden width.
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import collections
 import functools
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +29,27 @@ from gshard_annotate import (
     tree_shardings,
 )
 from gshard_annotate.inspector import inspect_lowered
-from gshard_moe import MoELayer, capacity
+from gshard_moe import MoELayer, Router, capacity
 
 TOPOLOGIES = {"v3-128": "v3:8x8", "v3-2048": "v3:32x32"}
-TOKENS, EMBED, MLP = 2048, 1024, 8192
+
+
+class Block(NamedTuple):
+    """Sizes of a layer with one group and one expert per core."""
+
+    tokens: int = 2048
+    embed: int = 1024
+    mlp: int = 8192
+    gated: bool = False
+    dtype: Any = jnp.bfloat16
+    slots_per_token: float = 2.0  # the paper's capacity, 2S/E
+
+
+PAPER = Block()
 
 _NAMES = {
     "router": ("embed", "router"),
+    "gate": ("expert", "embed", "mlp"),
     "wi": ("expert", "embed", "mlp"),
     "wo": ("expert", "mlp", "embed"),
 }
@@ -64,7 +79,9 @@ def figures(lowered: jax.stages.Lowered, mesh: jax.sharding.Mesh) -> dict[str, A
     for their bytes only, and counts the body of a loop once, so that it says nothing of `sorted`.
     inspector_seconds is gshard_annotate's: it has the interconnect, and every run of a loop.
     """
-    compiled, report = inspect_lowered(lowered, mesh=mesh, chip="v3")
+    began = time.process_time()
+    compiled, report = inspect_lowered(lowered, mesh=mesh)
+    cpu_seconds = time.process_time() - began
     cost: Any = compiled.cost_analysis()
     moved = collections.defaultdict(list)
     for one in report.exchanges:
@@ -76,36 +93,53 @@ def figures(lowered: jax.stages.Lowered, mesh: jax.sharding.Mesh) -> dict[str, A
         "temp_mb": report.memory.temporaries / 2**20,
         "collectives": {kind: sorted(sizes) for kind, sizes in sorted(moved.items())},
         "surprises": report.surprises,
+        "opaque": [note for note in report.notes if "custom kernel" in note],
         "compile_seconds": report.compile_seconds,
+        "compile_cpu_seconds": cpu_seconds,
     }
 
 
-def layer_gradient(
+def layer_gradient(mesh: jax.sharding.Mesh, **options: Any) -> jax.stages.Lowered:
+    """The lowered gradient of `layer_program`."""
+    return lower(*layer_program(mesh, **options))
+
+
+def layer_program(
     mesh: jax.sharding.Mesh,
     *,
+    block: Block = PAPER,
     dispatch: str = "auto",
+    router: Router | None = None,
     bare: bool = False,
     masked: bool = True,
     remat: Callable[[Any], Any] = lambda function: function,
     rules: Any = DEFAULT_RULES,
-) -> jax.stages.Lowered:
-    """The lowered gradient of a layer with mask, coin, losses and statistics, or of a bare one.
+) -> tuple[Any, ...]:
+    """The loss of a layer with mask, coin, losses and statistics, or of a bare one; its arguments.
 
     Args:
       mesh: For which machine.
+      block: Sizes.
       dispatch: That of the layer.
+      router: That of the layer; by default the paper's.
       bare: Without coin, and with losses and statistics thrown away.
       masked: Whether there is padding to leave out.
       remat: Wraps the layer, such as `jax.checkpoint`.
       rules: What logical names mean.
     """
     num_cores = mesh.size
-    options: Any = {"dispatch": dispatch, "dtype": jnp.bfloat16}
-    options["second_expert"] = "always" if bare else "random"
+    options: Any = {"dispatch": dispatch, "dtype": block.dtype, "gated": block.gated}
+    options["slots_per_token"] = block.slots_per_token
+    if router is None:
+        options["second_expert"] = "always" if bare else "random"
+    else:
+        options["router"] = router
     if dispatch == "sorted":
         # As many rows as the others have slots: room for the worst case is E times that.
-        options |= {"slots_per_token": 2.0, "expert_parts": num_cores}
-    shapes = nnx.eval_shape(lambda: MoELayer(num_cores, EMBED, MLP, rngs=nnx.Rngs(0), **options))
+        options["expert_parts"] = num_cores
+    shapes = nnx.eval_shape(
+        lambda: MoELayer(num_cores, block.embed, block.mlp, rngs=nnx.Rngs(0), **options)
+    )
     graph, state = nnx.split(shapes)
     params = nnx.to_pure_dict(state)
 
@@ -116,22 +150,23 @@ def layer_gradient(
         with rules_scope(rules, mesh):
             y, output = remat(layer)(params, x)
         beside = 0.0 if bare else 0.01 * output.balance_loss + 0.001 * output.z_loss
-        return _loss(y) + beside, () if bare else output
+        return mean_square(y) + beside, () if bare else output
 
-    shardings = tree_shardings(_NAMES, params, DEFAULT_RULES, mesh)
-    params = {name: _shape(p.shape, p.dtype, shardings[name]) for name, p in params.items()}
+    names = {name: _NAMES[name] for name in params}
+    shardings = tree_shardings(names, params, DEFAULT_RULES, mesh)
+    params = {name: shape(p.shape, p.dtype, shardings[name]) for name, p in params.items()}
     here = jax.NamedSharding(mesh, jax.sharding.PartitionSpec())
     groups = jax.NamedSharding(mesh, rules.spec(("group",), mesh=mesh))
-    x = _shape((num_cores, TOKENS, EMBED), jnp.bfloat16, groups)
-    mask = _shape((num_cores, TOKENS), jnp.bool_, groups)
+    x = shape((num_cores, block.tokens, block.embed), block.dtype, groups)
+    mask = shape((num_cores, block.tokens), jnp.bool_, groups)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    return _lower(loss, params, x, mask, _shape(key.shape, key.dtype, here))
+    return loss, params, x, mask, shape(key.shape, key.dtype, here)
 
 
 def experts_only(mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     """The lowered gradient of the experts on full slots, exchanged there and back."""
     num_cores = mesh.size
-    slots = capacity(TOKENS, num_cores)
+    slots = capacity(PAPER.tokens, num_cores)
     local = (None, "group", "capacity", "act_embed")
     remote = ("expert", "dispatched_group", "capacity", "act_embed")
 
@@ -142,29 +177,38 @@ def experts_only(mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
             hidden = jax.nn.relu(jnp.einsum("EGCM,EMH->EGCH", x, wi))
             y = jnp.einsum("EGCH,EHM->EGCM", hidden, wo)
             y = annotate(annotate(y, *remote), *local)
-        return _loss(y), ()
+        return mean_square(y), ()
 
-    shapes = {"wi": (num_cores, EMBED, MLP), "wo": (num_cores, MLP, EMBED)}
-    params = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}
+    sizes = {"wi": (num_cores, PAPER.embed, PAPER.mlp), "wo": (num_cores, PAPER.mlp, PAPER.embed)}
+    params = {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
     shardings = tree_shardings({name: _NAMES[name] for name in params}, params, DEFAULT_RULES, mesh)
-    params = {name: _shape(p.shape, p.dtype, shardings[name]) for name, p in params.items()}
+    params = {name: shape(p.shape, p.dtype, shardings[name]) for name, p in params.items()}
     groups = jax.NamedSharding(mesh, DEFAULT_RULES.spec(local, mesh=mesh))
-    x = _shape((num_cores, num_cores, slots, EMBED), jnp.bfloat16, groups)
-    return _lower(loss, params, x)
+    x = shape((num_cores, num_cores, slots, PAPER.embed), jnp.bfloat16, groups)
+    return lower(loss, params, x)
 
 
-def _loss(y: jax.Array) -> jax.Array:
+def mean_square(y: jax.Array) -> jax.Array:
+    """The loss of an output [G,S,M]."""
     return (y.astype(jnp.float32) ** 2).mean()
 
 
-def _lower(loss: Callable[..., Any], *arguments: Any) -> jax.stages.Lowered:
-    # Without the loss itself, whose sum over cores is none of the layer's business.
-    gradient = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
-    return gradient.trace(*arguments).lower(lowering_platforms=("tpu",))
+def gradient(loss: Callable[..., Any]) -> Any:
+    """The jitted gradient by the first two arguments.
+
+    Without the loss itself, whose sum over cores is none of the layer's business.
+    """
+    return jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
 
 
-def _shape(shape: Any, dtype: Any, sharding: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+def lower(loss: Callable[..., Any], *arguments: Any) -> jax.stages.Lowered:
+    """The gradient of a loss lowered for TPUs, for arguments of these shapes and shardings."""
+    return gradient(loss).trace(*arguments).lower(lowering_platforms=("tpu",))
+
+
+def shape(sizes: Any, dtype: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+    """An argument that need not be there."""
+    return jax.ShapeDtypeStruct(sizes, dtype, sharding=sharding)
 
 
 _ROWS: dict[str, Callable[[jax.sharding.Mesh], jax.stages.Lowered]] = {
