@@ -103,13 +103,14 @@ def test_nested_scans_multiply():
     assert found.unknown == ()
 
 
-def test_a_loop_over_data_counts_once_and_is_named():
+def test_a_loop_over_data_counts_as_often_as_assumed_and_is_named():
     program = program_of(
         lambda x: jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, x), (4,)
     )
     found = runs(program)
     assert [one.opcode for one in found.unknown] == ["while"]
     assert set(found.counts.values()) <= {0, 1}
+    assert 7 in runs(program, assumed=7).counts.values()
 
 
 def test_trips_seen_elsewhere_are_used_for_the_same_loop():

@@ -43,6 +43,7 @@ def analyse(
     chip: Chip | None,
     title: str,
     platform: str,
+    assumed_trips: int = 1,
 ) -> Report:
     """The report about a compiled function.
 
@@ -55,12 +56,13 @@ def analyse(
       chip: For which to estimate times.
       title: What to call the function; its own name when empty.
       platform: Where it runs, when the devices are not known.
+      assumed_trips: Of loops for which they depend on data.
     """
     axes = _axes(final, dump, mesh)
     platform = devices[0].platform if devices else platform
     flow = Flow(dump.after, axes) if dump else None
-    seen = runs(dump.after) if dump else None
-    counts = runs(final, seen.trips if seen else None)
+    seen = runs(dump.after, assumed=assumed_trips) if dump else None
+    counts = runs(final, seen.trips if seen else None, assumed_trips)
     annotations = read_annotations(dump.before, flow) if dump and flow else []
     before = dump.before if dump else None
     given, made = arguments(compiled, final, before, axes), results(compiled, before, axes)
@@ -89,7 +91,7 @@ def analyse(
         memory=_memory(compiled, chip),
         cost=cost,
         compile_seconds=0.0,
-        notes=tuple(_notes(final, counts, work, dump, platform)),
+        notes=tuple(_notes(final, counts, work, dump, platform, assumed_trips)),
         operations=work.operations,
     )
 
@@ -219,11 +221,13 @@ def _notes(
     work: Work,
     dump: Dump | None,
     platform: str,
+    assumed_trips: int,
 ) -> list[str]:
+    counted = "once" if assumed_trips == 1 else f"{assumed_trips:,} times"
     notes = []
     for loop in counts.unknown:
         at = place(final.source(loop)) or loop.op_name
-        notes.append(f"how often the loop at {at} runs depends on data; it counts once")
+        notes.append(f"how often the loop at {at} runs depends on data; it counts {counted}")
     for kernel, times in work.opaque.items():
         notes.append(f"{plural(times, 'run')} of custom kernel {kernel}: its work is not counted")
     if platform == "tpu" and work.indexed_seconds > _TELLING * work.roofline_seconds:

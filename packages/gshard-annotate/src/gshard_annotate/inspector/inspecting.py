@@ -101,6 +101,7 @@ def inspect_lowered(
     chip: str | Chip | None = None,
     title: str = "",
     compiler_options: Mapping[str, Any] | None = None,
+    assumed_trips: int = 1,
 ) -> tuple[jax.stages.Compiled, Report]:
     """The compiled function and its report, from one run of the compiler.
 
@@ -112,6 +113,7 @@ def inspect_lowered(
       chip: For which chip to estimate times; on a TPU the one at hand.
       title: What the report calls the function.
       compiler_options: Further options for XLA.
+      assumed_trips: How often loops count whose trips depend on data.
 
     Raises:
       ValueError: A program for one device although there are several and no mesh; a mesh other
@@ -124,7 +126,7 @@ def inspect_lowered(
     check_program_mesh(lowered, mesh, title)
     with told_when_too_large(title, mesh):
         compiled, dump, seconds = _compile(lowered, compiler_options or {})
-    return compiled, _report(compiled, dump, mesh, chip, title, seconds)
+    return compiled, _report(compiled, dump, mesh, chip, title, seconds, assumed_trips)
 
 
 def inspect_compiled(
@@ -150,7 +152,9 @@ def inspect_compiled(
     return _report(compiled, None, mesh, chip, title, 0.0)
 
 
-def _report(compiled, dump: Dump | None, mesh, chip, title: str, seconds: float) -> Report:
+def _report(
+    compiled, dump: Dump | None, mesh, chip, title: str, seconds: float, assumed_trips: int = 1
+) -> Report:
     mesh = mesh or _find_mesh((compiled.input_shardings, compiled.output_shardings))
     devices = [] if mesh is None else list(mesh.devices.flat)
     final = parse(compiled.as_text() or "")
@@ -169,6 +173,7 @@ def _report(compiled, dump: Dump | None, mesh, chip, title: str, seconds: float)
         chip or chip_of(devices),
         title,
         jax.default_backend(),
+        assumed_trips,
     )
     return dataclasses.replace(report, compile_seconds=seconds)
 

@@ -21,7 +21,7 @@ class Runs(NamedTuple):
     Attributes:
       counts: By computation's name; a branch counts as often as its conditional.
       fused: The computations that are the inside of a fusion.
-      unknown: The loops whose trips nobody can tell; they count as one trip.
+      unknown: The loops whose trips nobody can tell; they count with those that were assumed.
       trips: Trips of each loop by its op_name.
     """
 
@@ -31,8 +31,14 @@ class Runs(NamedTuple):
     trips: dict[str, int]
 
 
-def runs(program: Program, known: Mapping[str, int] | None = None) -> Runs:
-    """How often each computation runs; `known` has trips by op_name of loops seen elsewhere."""
+def runs(program: Program, known: Mapping[str, int] | None = None, assumed: int = 1) -> Runs:
+    """How often each computation runs.
+
+    Args:
+      program: What is looked at.
+      known: Trips by op_name of loops seen elsewhere.
+      assumed: Trips of the loops for which they depend on data.
+    """
     callers: dict[str, list[tuple[str, int]]] = {}
     fused, unknown, trips = set(), [], {}
     for instruction in program:
@@ -41,6 +47,7 @@ def runs(program: Program, known: Mapping[str, int] | None = None) -> Runs:
             found = trip_count(program, instruction) or (known or {}).get(instruction.op_name)
             if found is None:
                 unknown.append(instruction)
+                factor = assumed
             else:
                 factor = trips[instruction.op_name] = found
         for _, name in instruction.called():
