@@ -128,9 +128,11 @@ def _head(card: CostCard) -> str:
 def _speed(card: CostCard) -> str:
     if card.step_seconds is None or card.tokens_per_second is None:
         return ""
+    longest = card.target_tokens // card.batch_size
+    of = f" of translations of {longest:,} tokens" if card.mode == "decode" else ""
     used = "" if card.utilisation is None else f", {percent(card.utilisation)} of peak (model FLOP)"
     lines = [
-        f"ESTIMATE: {duration(card.step_seconds)} a {UNITS[card.mode][0]}, "
+        f"ESTIMATE: {duration(card.step_seconds)} a {UNITS[card.mode][0]}{of}, "
         f"{short(card.tokens_per_second)} source tokens/s, "
         f"{short(card.rows_per_second or 0)} examples/s{used}",
         f"  {short(card.tokens)} source tokens: "

@@ -106,8 +106,12 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
     tell(doing="compiling")
     began = time.monotonic()
     mesh = program.prepared.mesh
+    # Decoding ends when all sentences have; the longest that they may be is counted.
+    trips = program.experiment.task_feature_lengths["targets"] if job.mode == "decode" else 1
     compiled, report = _attempt(
-        result, lambda: inspect_lowered(lowered, mesh=mesh, title=title(job)), began
+        result,
+        lambda: inspect_lowered(lowered, mesh=mesh, title=title(job), assumed_trips=trips),
+        began,
     )
     result = dataclasses.replace(result, report=report, compile_seconds=report.compile_seconds)
     if path := job.save_program:
