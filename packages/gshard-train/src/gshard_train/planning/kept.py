@@ -2,18 +2,23 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import json
 import os
 from pathlib import Path
 
+import gshard_annotate
+import gshard_moe
+import gshard_train
 from gshard_train.errors import UserError
 from gshard_train.precompiling import job_json
 from gshard_train.precompiling.job import Job, Result
 from gshard_train.precompiling.layout import Layout
 
-_PACKAGES = ("gshard-annotate", "gshard-moe", "gshard-train", "jax", "jaxlib", "libtpu", "flax")
+_LIBRARIES = ("jax", "jaxlib", "libtpu", "flax", "optax")
+_OWN = (gshard_annotate, gshard_moe, gshard_train)
 
 
 class Kept:
@@ -71,9 +76,16 @@ def default_folder() -> Path:
     return Path(cache, "gshard-train", "plans")
 
 
+@functools.cache
 def _versions() -> dict[str, str]:
+    """Of what makes programs; of our packages the source, since an editable one has one version."""
     found = {}
-    for name in _PACKAGES:
+    for name in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
+    for package in _OWN:
+        digest = hashlib.sha256()
+        for file in sorted(Path(package.__path__[0]).rglob("*.py")):
+            digest.update(file.read_bytes())
+        found[package.__name__] = digest.hexdigest()
     return found

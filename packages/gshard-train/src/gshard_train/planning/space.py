@@ -161,12 +161,11 @@ def _meshes_and_rules(
 
 def _gshard_rules(mesh: Mapping[str, int]) -> RulesName:
     """The paper's rules for a mesh, by the name that says what the mesh must have."""
-    named: dict[str, RulesName] = {
-        "stage": "pipeline",
-        "replica": "several_slices",
-        "model": "tensor_parallel",
-    }
-    return next((named[axis] for axis in named if mesh.get(axis, 1) > 1), "gshard")
+    if mesh.get("stage", 1) > 1:
+        return "pipeline"
+    if mesh.get("replica", 1) > 1:
+        return "several_slices"
+    return "tensor_parallel" if mesh.get("model", 1) > 1 else "gshard"
 
 
 def rules_name(experiment: Experiment) -> RulesName | None:
