@@ -1,9 +1,21 @@
+"""The time by part, and that the model's work has parts to belong to."""
+
+import collections
+import dataclasses
 import re
 
+import jax
 import pytest
+from jax.extend.core import jaxprs_in_params
 
+from gshard_annotate import DEFAULT_RULES
+from gshard_annotate.inspector.operations import name_of
 from gshard_annotate.inspector.report import Cost, Memory, Operation, Report
-from gshard_train.precompiling.breakdown import PARTS, breakdown
+from gshard_train.loss import LossConfig
+from gshard_train.optimizer import adafactor, resolved
+from gshard_train.precompiling.breakdown import PARTS, breakdown, part_of_scope
+from gshard_train.state import abstract_model, abstract_state
+from gshard_train.step import make_step
 
 
 def operation(scope, seconds):
@@ -66,3 +78,31 @@ def test_parts_add_up_to_the_step():
 def test_reports_without_times_or_operations_are_refused(given, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         breakdown(given)
+
+
+def equations(jaxpr, around=""):
+    """Every operation with the name stack that XLA will know it by."""
+    for equation in jaxpr.eqns:
+        name = f"{around}/{equation.source_info.name_stack}/{equation.primitive.name}"
+        yield equation.primitive.name, name
+        for inner in jaxprs_in_params(equation.params):
+            yield from equations(inner, name)
+
+
+@pytest.mark.parametrize("dispatch", ["einsum", "gather"])
+def test_heavy_work_of_a_training_step_belongs_to_a_part(tiny, one_device, dispatch):
+    model = abstract_model(dataclasses.replace(tiny, dispatch=dispatch, remat="save_dispatch"))
+    optimizer = resolved(adafactor(1e-3), model.names())
+    state = abstract_state(model, optimizer, DEFAULT_RULES, one_device)
+    tokens = jax.ShapeDtypeStruct((8, 8), "int32")
+    batch = dict.fromkeys(
+        ("encoder_input_tokens", "decoder_input_tokens", "decoder_target_tokens"), tokens
+    )
+    batch["decoder_loss_weights"] = jax.ShapeDtypeStruct((8, 8), "float32")
+    step = make_step(model, optimizer, LossConfig(), DEFAULT_RULES, one_device, microbatches=2)
+    found = collections.defaultdict(set)
+    for primitive, name in equations(jax.make_jaxpr(step)(state, batch).jaxpr):
+        if primitive in ("dot_general", "sort", "cumsum", "gather", "scatter-add", "exp"):
+            found[part_of_scope(name_of(name).scope)].add(name)
+    assert not found["other"]
+    assert set(PARTS) - set(found) == {"collectives", "optimizer"}

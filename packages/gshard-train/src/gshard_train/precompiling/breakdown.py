@@ -58,7 +58,10 @@ def breakdown(report: Report) -> dict[str, float]:
 
 def part_of(operation: Operation) -> str:
     """The part of `PARTS` to which an operation counts."""
-    for scope in reversed(operation.scope.split("/")):
-        if scope in _PART_OF_SCOPE:
-            return _PART_OF_SCOPE[scope]
-    return "other"
+    return part_of_scope(operation.scope)
+
+
+def part_of_scope(scopes: str) -> str:
+    """The part of what stands in these named scopes, as `attention/projections`."""
+    inside = reversed(scopes.split("/"))
+    return next((_PART_OF_SCOPE[scope] for scope in inside if scope in _PART_OF_SCOPE), "other")
