@@ -20,6 +20,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,7 +68,10 @@ def _make(options: argparse.Namespace) -> int:
     import reproduce_paper_programs as programs
     from reproduce_paper_tables import markdown
 
-    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"reproduce_paper: --out {options.out} cannot be made: {error.strerror}")
     compiled = programs.Programs(
         options.out / "programs", timeout_seconds=options.timeout, reuse=options.reuse
     )
@@ -83,7 +87,8 @@ def _make(options: argparse.Namespace) -> int:
     _write(options.out / "paper.html", page.html_page(sections, made))
     faults = [one.result.fault for one in found.values() if one.result.fault is not None]
     print(f"{options.out / 'paper.html'}, paper.md, paper.json")
-    return int(any(fault.kind != "too large" for fault in faults))
+    lacks = any(fault.kind != "too large" for fault in faults)
+    return int(lacks or not all(one.rows for one in sections))
 
 
 def _jobs(sections: Sequence[str], *, quick: bool) -> list[Any]:
@@ -120,7 +125,10 @@ def _section(key: str, found: Any, options: argparse.Namespace) -> Any:
     if key in of_programs:
         return of_programs[key](found)
     if key == "operators":
-        return scaling.operators(_operators(options))
+        try:
+            return scaling.operators(_operators(options))
+        except subprocess.SubprocessError as error:
+            return scaling.operators({}, f"The operators could not be compiled: {error}")
     return {"parameters": sizes.parameters, "exchanges": scaling.exchanges}[key]()
 
 
@@ -139,7 +147,7 @@ def _operators(options: argparse.Namespace) -> dict[str, Any]:
     if kept and (options.reuse or {name: kept.get(name) for name in of} == of):
         return kept["found"]
     print("compiling the operators of Table 4", flush=True)
-    found = scaling.compiled_operators(cores)
+    found = scaling.compiled_operators(cores, timeout_seconds=options.timeout)
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, json.dumps({**of, "found": found}) + "\n")
     return found

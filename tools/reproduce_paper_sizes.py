@@ -91,13 +91,13 @@ def memory(found: Found) -> Section:
     columns = (
         Column("model"),
         Column("weights, paper GB", ".2f"),
-        Column("here GB", ".2f"),
-        Column("deviation", PERCENT),
-        Column("total, paper GB", ".2f"),
-        Column("here GB ", ".2f"),
-        Column("deviation ", PERCENT),
-        Column("activations here GB", ".2f"),
-        Column("computed again here"),
+        Column("weights, here", ".2f"),
+        Column("their deviation", PERCENT),
+        Column("all, paper GB", ".2f"),
+        Column("all, here", ".2f"),
+        Column("its deviation", PERCENT),
+        Column("activations, here", ".2f"),
+        Column("computed again, here"),
         Column("verdict"),
     )
     says = (
