@@ -12,6 +12,7 @@ from gshard_annotate.inspector.report import (
     Cost,
     Exchange,
     Memory,
+    Operation,
     Report,
     Source,
     Value,
@@ -53,6 +54,17 @@ values = st.builds(
     source=sources,
     note=words,
 )
+operations = st.builds(
+    Operation,
+    scope=words,
+    primitive=words,
+    backward=st.booleans(),
+    recomputed=st.booleans(),
+    times=counts,
+    flops=counts,
+    bytes_accessed=counts,
+    seconds=maybe,
+)
 reports = st.builds(
     Report,
     title=words,
@@ -65,6 +77,7 @@ reports = st.builds(
     cost=st.builds(Cost, numbers, numbers, maybe, maybe, maybe, maybe),
     compile_seconds=numbers,
     notes=st.lists(words, max_size=2).map(tuple),
+    operations=st.lists(operations, max_size=2).map(tuple),
 )
 
 
@@ -78,6 +91,13 @@ def test_json_of_version_1_stays_as_it_is():
     assert REPORT.json() == TEXT
     form = json.loads(TEXT)
     assert (form["format"], form["version"]) == ("gshard-annotate report", 1)
+
+
+def test_a_report_with_operations_is_one_of_version_2():
+    one = Operation("experts", "dot_general", False, True, 3, 5, 7, 0.5)
+    form = json.loads(dataclasses.replace(REPORT, operations=(one,)).json())
+    assert form["version"] == 2
+    assert form["report"]["operations"] == [dataclasses.asdict(one)]
 
 
 def edited(change):

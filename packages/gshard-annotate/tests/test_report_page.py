@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 
 from gshard_annotate.inspector.page_figures import cut_drawing, memory_bar, mesh_drawing, step_bar
-from gshard_annotate.inspector.report import Report, Source
+from gshard_annotate.inspector.report import Operation, Report, Source
 
 REPORT = Report.from_json(pathlib.Path(__file__).with_name("report.json").read_text("utf-8"))
 _VOID = {"wbr", "meta", "link", "input", "br", "rect"}
@@ -79,6 +79,7 @@ def test_texts_of_the_program_are_escaped():
                 source=source,
             ),
         ),
+        operations=(Operation(evil, evil, False, False, 1, 1, 1, 0.5),),
     )  # fmt: skip
     from gshard_annotate.inspector.differences import diff
 
@@ -108,6 +109,21 @@ def test_page_without_surprises_collectives_values_and_chip():
     assert "<h2>No values</h2>" in text
     assert "Estimated step," not in text
     elements(text)
+
+
+def test_work_by_scope_is_a_table():
+    operations = tuple(
+        Operation(scope, "dot_general", False, False, 1, 7, 5, seconds)
+        for scope, seconds in (("experts", 0.5), ("gating", 0.25))
+    )
+    report = dataclasses.replace(REPORT, operations=operations)
+    assert re.findall(r'<tr id="(scope-\d)"><td><code>(\w+)</code>', report.html()) == [
+        ("scope-0", "experts"),
+        ("scope-1", "gating"),
+    ]
+    assert '<a href="#scopes">' in report.html()
+    assert 'id="scopes"' not in REPORT.html()
+    assert 'href="#scopes"' not in REPORT.html()
 
 
 def test_many_surprises_are_folded():

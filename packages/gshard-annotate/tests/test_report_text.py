@@ -6,7 +6,7 @@ import pytest
 from gshard_annotate.inspector import quantities
 from gshard_annotate.inspector.columns import Column, shorten, table
 from gshard_annotate.inspector.cuts import Cut, brief, copies, cuts, same
-from gshard_annotate.inspector.report import Report, Source
+from gshard_annotate.inspector.report import Operation, Report, Source
 
 HERE = pathlib.Path(__file__).parent
 REPORT = Report.from_json((HERE / "report.json").read_text("utf-8"))
@@ -52,6 +52,41 @@ def test_text_is_what_print_shows():
 
 def test_text_without_collectives_values_chip_and_surprises():
     assert PLAIN.text() == PLAIN_TEXT.rstrip("\n")
+
+
+OPERATIONS = (
+    Operation("experts", "dot_general", False, False, 3, 5_000_000, 2**20, 0.01),
+    Operation("experts", "max", False, False, 3, 0, 2**10, 0.002),
+    Operation("experts", "dot_general", False, True, 3, 5_000_000, 2**20, 0.008),
+    Operation("", "copy", True, False, 1, 0, 2**11, 0.003),
+)
+SCOPES = """\
+TIME BY SCOPE, without collectives
+scope       pass        mostly          work  accessed   time  share
+experts     forward     dot_general  5 MFLOP     1 MiB  12 ms   24 %
+experts     recomputed  dot_general  5 MFLOP     1 MiB   8 ms   16 %
+(no scope)  backward    copy                     2 KiB   3 ms    6 %
+"""
+
+
+def test_work_by_scope_and_pass():
+    cost = dataclasses.replace(REPORT.cost, step_seconds=0.05)
+    text = dataclasses.replace(REPORT, cost=cost, operations=OPERATIONS).text()
+    assert SCOPES in text
+    untimed = [dataclasses.replace(one, seconds=None) for one in OPERATIONS]
+    text = dataclasses.replace(PLAIN, operations=tuple(untimed)).text()
+    assert (
+        "WORK BY SCOPE, without collectives\nscope       pass        mostly          work" in text
+    )
+    assert "time" not in text.partition("WORK BY SCOPE")[2]
+
+
+def test_many_scopes_are_counted():
+    many = [Operation(f"s{i:02}", "add", False, False, 1, 0, 99 - i, 0.001) for i in range(23)]
+    text = dataclasses.replace(REPORT, operations=tuple(many)).text()
+    assert "s19" in text
+    assert "s20" not in text
+    assert "… and 3 more, smaller: report.json()" in text
 
 
 def test_memory_above_the_limit_is_said():
