@@ -12,7 +12,7 @@ _GIB = 2**30
 _FOR_PROGRAMS = {
     "TPU v2": 7.48,
     "TPU v3": 15.48,
-    "TPU v4": 15.25,  # a core, of which a chip has two
+    "TPU v4": 30.75,  # a chip, as JAX has it there
     "TPU v5 lite": 15.75,
     "TPU v5": 95.74,
     "TPU v6 lite": 31.25,
