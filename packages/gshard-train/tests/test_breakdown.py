@@ -13,7 +13,7 @@ from gshard_annotate.inspector.operations import name_of
 from gshard_annotate.inspector.report import Cost, Memory, Operation, Report
 from gshard_train.loss import LossConfig
 from gshard_train.optimizer import adafactor, resolved
-from gshard_train.precompiling.breakdown import PARTS, breakdown, part_of_scope
+from gshard_train.precompiling.breakdown import PARTS, breakdown, growth, part_of_scope
 from gshard_train.state import abstract_model, abstract_state
 from gshard_train.step import make_step
 
@@ -78,6 +78,25 @@ def test_parts_add_up_to_the_step():
 def test_reports_without_times_or_operations_are_refused(given, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         breakdown(given)
+
+
+def test_growth_is_the_power_of_the_number_of_devices():
+    reports = {
+        devices: report(
+            operation("experts", 0.5),
+            operation("gating", 0.01 * devices),
+            operation("attention", 0.02 * devices**0.5),
+            step=0.5 + 0.01 * devices + 0.02 * devices**0.5 + 0.25,
+        )
+        for devices in (16, 128, 2048)
+    }
+    found = growth(reports)
+    assert found["expert matmul"] == pytest.approx(0.0)
+    assert found["gating"] == pytest.approx(1.0)
+    assert found["attention"] == pytest.approx(0.5)
+    assert found["optimizer"] is None
+    with pytest.raises(ValueError, match=r"^growth: 1 machines; it takes 2 to grow$"):
+        growth({16: reports[16]})
 
 
 def equations(jaxpr, around=""):

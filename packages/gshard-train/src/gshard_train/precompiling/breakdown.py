@@ -1,5 +1,9 @@
 """Where the time of a step goes, as the parts that the paper's breakdown and a card name."""
 
+import math
+import statistics
+from collections.abc import Mapping
+
 from gshard_annotate.inspector.report import Operation, Report
 
 PARTS = (
@@ -14,6 +18,8 @@ PARTS = (
     "collectives",
 )
 
+# Seconds: less is what rounding leaves of a difference.
+_NOTHING = 1e-9
 # The named scopes of the models and the step; of several the innermost that is here counts.
 _PART_OF_SCOPE = {
     "dense_feed_forward": "dense matmul",
@@ -54,6 +60,31 @@ def breakdown(report: Report) -> dict[str, float]:
     # Sums of the same numbers in another order differ in their last digits.
     seconds["other"] += cost.step_seconds - sum(seconds.values())
     return seconds
+
+
+def growth(reports: Mapping[int, Report]) -> dict[str, float | None]:
+    """How the time of each of `PARTS` grows with the devices: the x of O(devices ** x).
+
+    The slope of the straight line through the logarithms that is nearest to all of them; 0 is
+    constant, 0.5 the square root. None for a part that takes no time on some machine.
+
+    Args:
+      reports: by number of devices, of the same work on each device.
+
+    Raises:
+      ValueError: fewer than two machines, or what `breakdown` refuses.
+    """
+    if len(reports) < 2:
+        raise ValueError(f"growth: {len(reports)} machines; it takes 2 to grow")
+    parts = {devices: breakdown(report) for devices, report in reports.items()}
+    return {part: _slope({d: times[part] for d, times in parts.items()}) for part in PARTS}
+
+
+def _slope(seconds: Mapping[int, float]) -> float | None:
+    if min(seconds.values()) < _NOTHING:
+        return None
+    points = [(math.log(devices), math.log(value)) for devices, value in seconds.items()]
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
 def part_of(operation: Operation) -> str:
