@@ -72,6 +72,7 @@ class Instruction:
     """One instruction: `%name = shape opcode(operands), attributes`."""
 
     __slots__ = (
+        "_called",
         "_operands",
         "_rest",
         "_split",
@@ -89,6 +90,7 @@ class Instruction:
         self.is_root, self.computation = is_root, computation
         self._rest, self._split = rest, -1
         self._operands: list[str] | None = None
+        self._called: list[tuple[str, str]] | None = None
 
     @property
     def operands(self) -> list[str]:
@@ -140,12 +142,14 @@ class Instruction:
         """Role (`body`, `calls`, ...) and name of each computation that it runs."""
         if self.opcode not in _CALLERS:
             return []
-        return [
-            (role, name.lstrip("%"))
-            for role, names in _CALLED.findall(self._rest, self._end_of_operands())
-            for name in re.findall(r"%?[\w.-]+", names)
-            if role != "to_apply" or self.opcode == "call"
-        ]
+        if self._called is None:
+            self._called = [
+                (role, name.lstrip("%"))
+                for role, names in _CALLED.findall(self._rest, self._end_of_operands())
+                for name in re.findall(r"%?[\w.-]+", names)
+                if role != "to_apply" or self.opcode == "call"
+            ]
+        return self._called
 
     def _end_of_operands(self) -> int:
         if self._split < 0:
