@@ -148,8 +148,8 @@ class EncoderPair(nnx.Module):
 
     def __call__(self, x_BTM: Float[Array, "B T M"], context: Context):
         """The residual stream after both layers, and what the experts report."""
-        x_BTM, output = self.first(x_BTM, context.fold(0))
-        x_BTM, _ = self.second(x_BTM, context.fold(1))
+        x_BTM, output = self.first(x_BTM, context.of_layer(0))
+        x_BTM, _ = self.second(x_BTM, context.of_layer(1))
         return x_BTM, output
 
 
@@ -167,8 +167,8 @@ class DecoderPair(nnx.Module):
         context: Context,
     ):
         """The residual stream after both layers, and what the experts report."""
-        x_BLM, output = self.first(x_BLM, source, context.fold(0))
-        x_BLM, _ = self.second(x_BLM, source, context.fold(1))
+        x_BLM, output = self.first(x_BLM, source, context.of_layer(0))
+        x_BLM, _ = self.second(x_BLM, source, context.of_layer(1))
         return x_BLM, output
 
 

@@ -52,8 +52,8 @@ class FeedForwardPart(nnx.Module):
         y_GSM, output = self.layer(
             h_GSM,
             mask_GS,
-            key=context.group_keys(0),
-            deterministic=context.key is None,
+            key=context.group_keys(),
+            deterministic=context.evaluating,
             labels_GS=context.label_GS(),
             num_labels=context.num_labels,
         )

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from gshard_moe import MoEOutput
 from gshard_train.models.blocks import DecoderPair, EncoderPair, Source
 from gshard_train.models.config import TransformerConfig
-from gshard_train.models.context import Context
+from gshard_train.models.context import Context, LayerKeys
 from gshard_train.models.pipeline import run_stages, stages_around
 from gshard_train.models.remat import recomputed_pair
 
@@ -43,13 +43,14 @@ def run(
 
     def stage(layers: Any, numbers: Array, moving: Any):
         x_BLM, rows, sources = moving
+        keys = dataclasses.replace(rows, key=key).layer_keys(numbers)
 
-        def pair(x_BLM: Array, inputs: tuple[Any, Array]):
-            layer, number = inputs
-            of_pair = dataclasses.replace(rows, key=key).fold(number)
+        def pair(x_BLM: Array, inputs: tuple[Any, LayerKeys | None]):
+            layer, keys = inputs
+            of_pair = dataclasses.replace(rows, keys=keys)
             return nnx.merge(graph, layer)(x_BLM, *sources, context=of_pair)
 
-        x_BLM, output = jax.lax.scan(recomputed_pair(pair, config.remat), x_BLM, (layers, numbers))
+        x_BLM, output = jax.lax.scan(recomputed_pair(pair, config.remat), x_BLM, (layers, keys))
         return (x_BLM, rows, sources), output
 
     moving = (x_BLM, dataclasses.replace(context, key=None), () if source is None else (source,))
