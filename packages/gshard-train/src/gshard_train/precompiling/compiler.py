@@ -30,7 +30,7 @@ class Progress:
     """How far the child is.
 
     Attributes:
-      doing: "starting", "reading the configuration", "tracing", "compiling" or "saving".
+      doing: "starting", "checking", "tracing", "compiling" or "saving".
       seconds: since the job was given.
       host_bytes: memory of the child now.
       pid: the child's.
@@ -91,7 +91,7 @@ class Compiler:
         except BaseException:
             self.close()  # it would answer the next job with this one's result
             raise
-        if self._child.is_dead:
+        if self._child.is_given_up:
             self.close()
         return result
 
@@ -115,7 +115,7 @@ class _Child:
         )
         os.close(asking)
         os.close(answering)
-        self.is_dead = False
+        self.is_given_up = False
         self._unread = b""
 
     def send(self, message: Any) -> None:
@@ -133,7 +133,6 @@ class _Child:
         return [json.loads(line) for line in lines]
 
     def end(self) -> None:
-        self.is_dead = True
         self.process.kill()
         self.process.wait()
         os.close(self.answers)
@@ -193,7 +192,7 @@ class _Conversation:
         )
 
     def _ended(self, fault: Fault) -> Result:
-        self._child.end()
+        self._child.is_given_up = True
         return dataclasses.replace(self._so_far, fault=fault, host_peak_bytes=self._host_bytes)
 
 

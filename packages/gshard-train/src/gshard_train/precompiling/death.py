@@ -1,7 +1,9 @@
 """What is said of a compiler that died, or that was given up."""
 
+import re
 import signal
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
 from gshard_train.precompiling import host_memory
@@ -9,6 +11,8 @@ from gshard_train.precompiling.job import Fault, Job
 
 _GIB = 2**30
 _SHOWN_LINES = 8
+_STACK_BEGINS = "Fatal Python error"
+_OF_A_STACK = re.compile(r"\s*(@|PC: @|\*\*\*)")
 
 
 class Scene(NamedTuple):
@@ -36,9 +40,8 @@ def crashed(scene: Scene, code: int) -> Fault:
         how = f"was ended by {name} ({signal.strsignal(-code)})"
     else:
         name, how = "", f"ended with exit code {code}"
-    said = [line for line in scene.lines if line.strip()][-_SHOWN_LINES:]
-    last = [f"  it printed last: {line.strip()}" for line in said]
-    first = f"the compiler's process {how} {_where(scene)}"
+    first = f"the compiler's process {how} after {scene.seconds:.0f} s, {_where(scene)}"
+    last = [f"  it printed last: {line.strip()}" for line in _told(scene.lines)]
     return Fault(kind="crashed", message="\n".join([first, _advice(name), *last]))
 
 
@@ -52,12 +55,18 @@ def timed_out(scene: Scene, timeout: float) -> Fault:
 
 
 def _where(scene: Scene) -> str:
-    files = ", ".join(scene.job.gin_files) or "the bindings"
+    files = " + ".join(PurePath(file).name for file in scene.job.gin_files) or "the bindings"
     return (
-        f"while {scene.doing} ({scene.job.mode} program of {files} for {scene.job.topology}), "
-        f"{scene.seconds:.0f} s after it began, with {scene.host_bytes / _GIB:.1f} GiB of this "
-        "machine's memory"
+        f"while {scene.doing} the {scene.job.mode} program of {files} for {scene.job.topology}; "
+        f"it had {scene.host_bytes / _GIB:.1f} GiB of this machine's memory"
     )
+
+
+def _told(lines: Sequence[str]) -> list[str]:
+    """The last lines without the stacks that follow them, which say where this package was."""
+    ends = [place for place, line in enumerate(lines) if line.startswith(_STACK_BEGINS)]
+    told = [line for line in lines[: ends[-1] if ends else None] if line.strip()]
+    return [line for line in told if not _OF_A_STACK.match(line)][-_SHOWN_LINES:]
 
 
 def _advice(name: str) -> str:

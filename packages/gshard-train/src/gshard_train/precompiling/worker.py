@@ -93,7 +93,7 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
     from gshard_annotate.inspector.inspecting import inspect_lowered
     from gshard_train.precompiling.program import described, lower, program_of
 
-    tell(doing="reading the configuration")
+    tell(doing="checking")
     program = _attempt(result, lambda: program_of(job))
     result = dataclasses.replace(result, facts=described(program))
     if not compiles:
