@@ -131,10 +131,11 @@ def test_memory_is_split_into_what_it_is_for():
 
 
 def test_optimizer_in_the_hosts_memory_is_not_the_devices():
-    on_host = dataclasses.replace(REPORT.memory, arguments=int(4.75 * GIB))
-    card = cost_card(dataclasses.replace(FITS, report=dataclasses.replace(REPORT, memory=on_host)))
-    assert (card.memory.optimizer, card.memory.on_host) == (GIB // 4, 3 * GIB // 4)
-    assert "768 MiB of the optimizer in the host's memory" in card.text()
+    moved = [dataclasses.replace(one, on_host=one.what == "optimizer") for one in FACTS.tensors]
+    card = cost_card(Result(job=JOB, facts=dataclasses.replace(FACTS, tensors=tuple(moved))))
+    assert (card.memory.optimizer, card.memory.on_host) == (0, GIB)
+    assert "1 GiB of the optimizer in the host's memory" in card.text()
+    assert [one.what for one in card.rooms] == ["parameters", "batch"]
 
 
 def test_verdicts():

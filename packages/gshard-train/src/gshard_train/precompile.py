@@ -207,7 +207,7 @@ def _card(compiler: "Compiler", result: "Result") -> "CostCard":
     card = cost_card(result, tokens=values.tokens, price=values.price)
     if not values.advise or not result.fault or result.fault.kind != "too large":
         return card
-    logging.info("%s Looking for what would.", card.verdict)
+    logging.info("It %s. Looking for what would make it fit.", card.verdict)
     advice = advise(
         compiler,
         result,

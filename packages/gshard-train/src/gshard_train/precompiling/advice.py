@@ -129,11 +129,12 @@ class _Search:
 
         experiment = self.job.layout.applied(configured(self.job).experiment)
         for rung in ladder(experiment, self.job, self.facts, lambda: self.memory):
+            if self.reason and not rung.lowers_state:
+                continue
             if rung.useless:
                 what, _, why = rung.useless.partition(": ")
                 yield Tried(what=what, outcome=f"not tried: {why}")
-            elif rung.changes and (not self.reason or rung.lowers_state):
-                yield from self._rung(rung)
+            yield from self._rung(rung)
 
     def _rung(self, rung: Rung) -> Iterator[Tried]:
         """Tries the changes of a rung; the last one that helped stays."""

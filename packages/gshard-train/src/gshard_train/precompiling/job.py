@@ -47,6 +47,7 @@ class Tensor:
       dtype: of its elements.
       split: mesh axes of each dimension, as "expert - model"; "-" where it is not split.
       device_bytes: what one device holds of it.
+      on_host: whether it lies in the memory of the devices' hosts between programs.
     """
 
     what: str
@@ -55,6 +56,7 @@ class Tensor:
     dtype: str
     split: str
     device_bytes: int
+    on_host: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -195,18 +195,21 @@ def _batch(facts: Facts) -> Rung:
 
 def _fsdp(job: Job) -> Rung:
     if job.layout.rules == "fsdp" or FSDP in job.gin_files:
-        return Rung(useless="fsdp: parameters are fully sharded already")
+        return Rung(useless="fsdp: parameters are fully sharded already", lowers_state=True)
     if job.layout.rules is not None:
-        return Rung(useless=f"fsdp: the layout has rules of its own, {job.layout.rules}")
+        why = f"fsdp: the layout has rules of its own, {job.layout.rules}"
+        return Rung(useless=why, lowers_state=True)
     change = Change(what="parameters and optimizer fully sharded", gin_files=(FSDP,))
     return Rung(changes=(change,), lowers_state=True)
 
 
 def _offload(experiment: "Experiment", memory: DeviceMemory) -> Rung:
     if experiment.offload_optimizer:
-        return Rung(useless="offload_optimizer: the optimizer is in the host's memory already")
+        why = "offload_optimizer: the optimizer is in the host's memory already"
+        return Rung(useless=why, lowers_state=True)
     if memory.optimizer < _WORTH * (memory.limit or 0):
-        return Rung(useless=f"offload_optimizer: its state takes {size(memory.optimizer)} only")
+        why = f"offload_optimizer: its state takes {size(memory.optimizer)} only"
+        return Rung(useless=why, lowers_state=True)
     change = Change(
         what="the optimizer's state in the host's memory",
         bindings=("Experiment.offload_optimizer = True",),

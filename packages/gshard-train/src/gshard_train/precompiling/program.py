@@ -201,6 +201,7 @@ def _tensors(what: str, tree: Any) -> Iterator[Tensor]:
             dtype=str(leaf.dtype),
             split=_split(leaf),
             device_bytes=device_bytes(leaf),
+            on_host=leaf.sharding.memory_kind == state.HOST_MEMORY,
         )
 
 

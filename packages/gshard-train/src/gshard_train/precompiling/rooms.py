@@ -61,6 +61,8 @@ def _all(result: Result, facts: Facts) -> Iterator[Room]:
                 source=one.source,
             )
     for one in facts.tensors:
+        if one.on_host:
+            continue
         shape = f"{one.dtype}[{','.join(map(str, one.shape))}]"
         yield Room(
             what=one.what, name=one.name, shape=shape, split=one.split, bytes=one.device_bytes

@@ -60,27 +60,29 @@ class DeviceMemory:
 
 def device_memory(result: Result, facts: Facts) -> DeviceMemory:
     """What one device holds, as far as it is known: all of it where there is a program."""
-    held = {what: _bytes(facts.tensors, what) for what in ("parameters", "optimizer")}
+    parameters, optimizer = (_bytes(facts.tensors, what) for what in ("parameters", "optimizer"))
     inputs = _bytes(facts.tensors, "batch", "cache")
-    known = sum(held.values()) + inputs
-    limit = _limit(result, facts)
-    if result.report is None:
-        peak = result.fault.needed_bytes if result.fault else None
-        rest = None if peak is None else max(0, peak - known)
-        return DeviceMemory(**held, inputs=inputs, activations=rest, peak=peak, limit=limit)
-    memory = result.report.memory
-    on_host = min(held["optimizer"], max(0, known - memory.arguments))
-    held["optimizer"] -= on_host
-    return DeviceMemory(
-        **held,
+    known = parameters + optimizer + inputs
+    memory = DeviceMemory(
+        parameters=parameters,
+        optimizer=optimizer,
         inputs=inputs,
-        padding=max(0, memory.arguments - known + on_host),
-        activations=memory.temporaries,
-        results=max(0, memory.results - memory.aliased),
-        peak=memory.peak,
-        limit=limit,
-        on_host=on_host,
+        limit=_limit(result, facts),
+        on_host=sum(one.device_bytes for one in facts.tensors if one.on_host),
     )
+    if result.report is not None:
+        compiled = result.report.memory
+        return dataclasses.replace(
+            memory,
+            padding=max(0, compiled.arguments - known),
+            activations=compiled.temporaries,
+            results=max(0, compiled.results - compiled.aliased),
+            peak=compiled.peak,
+        )
+    if result.fault is None or result.fault.needed_bytes is None:
+        return memory
+    needed = result.fault.needed_bytes
+    return dataclasses.replace(memory, activations=max(0, needed - known), peak=needed)
 
 
 def program_limit(device_kind: str) -> int | None:
@@ -130,4 +132,4 @@ def _limit(result: Result, facts: Facts) -> int | None:
 
 
 def _bytes(tensors: Iterable[Tensor], *what: str) -> int:
-    return sum(one.device_bytes for one in tensors if one.what in what)
+    return sum(one.device_bytes for one in tensors if one.what in what and not one.on_host)
