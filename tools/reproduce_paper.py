@@ -76,15 +76,13 @@ def _make(options: argparse.Namespace) -> int:
         options.out / "programs", timeout_seconds=options.timeout, reuse=options.reuse
     )
     found = compiled.all_of(_jobs(options.sections, quick=options.quick))
-    sections = []
-    for key in options.sections:
-        sections.append(_section(key, found, options))
-        print(f"\n{markdown(sections[-1])}", flush=True)
+    sections = [_section(key, found, options) for key in options.sections]
     made = _made(options, found)
     forms = {"made": made, "sections": {one.key: one.form() for one in sections}}
     _write(options.out / "paper.json", json.dumps(forms, indent=1) + "\n")
     _write(options.out / "paper.md", page.markdown_page(sections, made))
     _write(options.out / "paper.html", page.html_page(sections, made))
+    print("\n" + "\n".join(map(markdown, sections)), flush=True)
     faults = [one.result.fault for one in found.values() if one.result.fault is not None]
     print(f"{options.out / 'paper.html'}, paper.md, paper.json")
     lacks = any(fault.kind != "too large" for fault in faults)

@@ -152,8 +152,10 @@ class Programs:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self._say(f"{path} is no program's result ({error}); compiling again")
             return None
-        same = (kept.sources, kept.versions) == (sources(), versions())
-        return kept if same or self._reuse else None
+        if self._reuse or (kept.sources, kept.versions) == (sources(), versions()):
+            return kept
+        self._say(f"{path} is of other sources or another compiler (--reuse would take it)")
+        return None
 
     def _write(self, job: Job, made: Compiled) -> None:
         form = {name: getattr(made, name) for name in ("cpu_seconds", "load", "sources")}
