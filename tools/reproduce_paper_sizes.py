@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -187,7 +188,8 @@ def compiling(found: Found) -> Section:
         "seconds; it says that one program for all partitions keeps compiling about constant.",
         "CPU seconds are of a process that starts, imports, compiles and inspects.",
     ]
-    if busiest > 1.5:
+    # The program before leaves its own load, of as many threads as there are CPUs.
+    if busiest > (os.cpu_count() or 1) + 1:
         says.append(
             f"The machine was busy with {busiest:.1f} processes when a program's compiling began: "
             "seconds are longer than on a quiet one, CPU seconds less so."
