@@ -14,11 +14,11 @@ from jax.sharding import Mesh
 from gshard_annotate import Rules
 from gshard_train.experiment import Experiment, Prepared
 from gshard_train.models.config import TransformerConfig
+from gshard_train.monitoring.short_numbers import short
 from gshard_train.monitoring.utilisation import choices_per_token
 from gshard_train.state import Model, TrainState
 
 _MIB = 2**20
-_SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 
 class Counts(NamedTuple):
@@ -55,8 +55,8 @@ def overview(experiment: Experiment, prepared: Prepared, state: TrainState) -> s
     number = counts(prepared.model)
     lines = [
         *_table([head, *rows]),
-        f"{_short(number.total)} parameters ({number.total:,}), {_short(number.experts)} of them "
-        f"in experts; {_short(number.active)} active for a token",
+        f"{short(number.total)} parameters ({number.total:,}), {short(number.experts)} of them "
+        f"in experts; {short(number.active)} active for a token",
         f"a device holds {_mib(state.params)} MiB of parameters and {_mib(state.opt_state)} MiB "
         "of the optimizer's state",
         f"mesh: {_mesh(prepared)}",
@@ -143,10 +143,3 @@ def _rules(rules: Rules, mesh: Mesh) -> str:
 
 def _mib(tree: Any) -> str:
     return f"{device_bytes(tree) / _MIB:,.1f}"
-
-
-def _short(number: int) -> str:
-    for scale, letter in _SCALES:
-        if number >= scale:
-            return f"{number / scale:.3g}{letter}"
-    return str(number)

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from gshard_annotate.inspector.page_figures import mesh_drawing, stacked_bar
 from gshard_annotate.inspector.page_tables import Heading, cell, table_section, wrapping
 from gshard_annotate.inspector.quantities import duration, number, percent, size
+from gshard_train.monitoring.short_numbers import short
 from gshard_train.precompiling.card import ESTIMATE, CostCard
 from gshard_train.precompiling.card_text import (
     PROGRAMS,
@@ -20,7 +21,6 @@ from gshard_train.precompiling.card_text import (
     cost_rows,
     memory_rows,
     outcome_of_compiling,
-    short,
 )
 from gshard_train.precompiling.exchange_sums import ExchangeSum
 from gshard_train.precompiling.page_advice import advice_section

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from gshard_annotate.checks import describe_mesh
 from gshard_annotate.inspector.columns import WIDTH, Column, table
 from gshard_annotate.inspector.quantities import duration, number, percent, size
+from gshard_train.monitoring.short_numbers import short
 from gshard_train.precompiling.advice_text import advice_text
 from gshard_train.precompiling.card import ESTIMATE, CostCard
 from gshard_train.precompiling.exchange_sums import ExchangeSum
@@ -18,7 +19,6 @@ UNITS = {
     "decode": ("batch", "batches"),
 }
 MOST_EXCHANGES, MOST_ROOMS = 20, 8
-_SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 _EXCHANGES = (
     Column(""),
@@ -67,14 +67,6 @@ def heading(card: CostCard) -> str:
         f"{card.title}: {PROGRAMS[card.mode]} on {slices}{card.job.topology}, "
         f"{card.num_devices:,} {card.device_kind} devices, mesh {describe_mesh(dict(card.mesh))}"
     )
-
-
-def short(count: float) -> str:
-    """A count as `601B`, three digits and a letter."""
-    for scale, letter in _SCALES:
-        if count >= scale:
-            return f"{count / scale:.3g}{letter}"
-    return f"{count:g}"
 
 
 def memory_rows(card: CostCard) -> Iterator[tuple[str, int, str]]:

@@ -2,13 +2,12 @@
 
 from html import escape
 
-from gshard_annotate.inspector.quantities import duration, size
 from gshard_train.precompiling.advice import Advice, Tried
 
 
 def advice_section(advice: Advice) -> str:
     """What was tried, and the flags of what fits."""
-    head = "<th>Change</th><th data-numeric>Peak</th><th data-numeric>Step</th><th>Outcome</th>"
+    head = "<th>Change</th><th>Outcome</th>"
     rows = "".join(map(_row, advice.tried))
     reason = f"<p>{escape(_sentence(advice.reason))}</p>" if advice.reason else ""
     found = _found(advice.found) if advice.found else '<p class="warn">Nothing of this fits.</p>'
@@ -26,14 +25,9 @@ def _found(found: Tried) -> str:
 
 
 def _row(one: Tried) -> str:
-    peak = size(one.peak_bytes) if one.peak_bytes is not None else ""
-    step = duration(one.step_seconds) if one.step_seconds is not None else ""
     flags = f"<small><code>{escape(' '.join(one.flags))}</code></small>" if one.flags else ""
     kind = ' class="good"' if one.fits else ""
-    return (
-        f'<tr><td>{escape(one.what)}{flags}</td><td class="number">{peak}</td>'
-        f'<td class="number">{step}</td><td{kind}>{escape(one.outcome)}</td></tr>\n'
-    )
+    return f"<tr><td>{escape(one.what)}{flags}</td><td{kind}>{escape(one.outcome)}</td></tr>\n"
 
 
 def _sentence(text: str) -> str:
