@@ -75,7 +75,7 @@ def loaded_config(job: Job) -> config.LoadedConfig:
     """
     files = list(job.gin_files)
     statements = gin_files.unchecked(files, job.gin_bindings, job.gin_search_paths)
-    if files and not _describes_experiment(statements):
+    if files and not statements.file_is_missing and not _describes_experiment(statements):
         files.append(_RUN_FILES[job.mode])
         statements = gin_files.unchecked(files, job.gin_bindings, job.gin_search_paths)
     bindings = [*job.gin_bindings, *_not_needed(statements)]

@@ -144,10 +144,15 @@ def _of_mode(experiment: Experiment, found: Configured, job: Job) -> Experiment:
 
 @functools.lru_cache(maxsize=4)
 def _devices(topology: str, num_slices: int) -> list[Any]:
-    return topology_devices(topology, num_slices=num_slices)
+    try:
+        return topology_devices(topology, num_slices=num_slices)
+    except ValueError as error:
+        raise UserError(str(error).removeprefix("topology_devices: ")) from error
 
 
-def _mesh_on(make_mesh: Callable[..., jax.sharding.Mesh], topology: str, num_slices: int):
+def _mesh_on(
+    make_mesh: Callable[..., jax.sharding.Mesh], topology: str, num_slices: int
+) -> jax.sharding.Mesh:
     """The experiment's mesh on the topology's devices, instead of those that it names."""
     options = {"devices": _devices(topology, num_slices), "cpu_devices": None}
     takes = inspect.signature(make_mesh).parameters
@@ -157,7 +162,16 @@ def _mesh_on(make_mesh: Callable[..., jax.sharding.Mesh], topology: str, num_sli
             "Experiment.make_mesh takes no devices=, so it cannot be made for a machine that is "
             "not here; bind gshard_annotate.mesh.make_mesh, or give yours that argument"
         )
-    return make_mesh(**{n: each for n, each in options.items() if any_name or n in takes})
+    try:
+        return make_mesh(**{n: each for n, each in options.items() if any_name or n in takes})
+    except ValueError as error:
+        what, present, _ = str(error).removeprefix("make_mesh: ").partition(" present;")
+        if not present:
+            raise
+        raise UserError(
+            f"{what} in {topology}; give sizes that multiply to that (--mesh=data=1,expert=-1: -1 "
+            "is what is left), or another topology"
+        ) from error
 
 
 def _arguments(
