@@ -214,7 +214,7 @@ def test_dry_run_shows_what_would_be_compiled_first(planned, capsys):
     assert planned(lambda layout: 0.5, dry_run=True) == []
     out = capsys.readouterr().out
     assert re.search(
-        r"^  [\d.e-]+ s \(at least .*data 2 expert 4, gshard, 8 groups.* \*$", out, re.M
+        r"^  [\d.e-]+ s a step \(at least .*data 2 expert 4, gshard, 8 groups.* \*$", out, re.M
     )
 
 

@@ -14,56 +14,63 @@ Exits with 1 where nothing fits.
 
 from absl import flags
 
-from gshard_train import binary
+from gshard_train import binary, precompile
+from gshard_train.errors import UserError
 
+PROGRAM = "gshard-plan"
 _VARIED = "mesh,rules,num_groups,remat,microbatches,dispatch"
+_TIMEOUT = 300.0
 
 
 def define(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags that the other binaries do not have."""
-
-    def text(name: str, default: str, help_: str) -> None:
-        flags.DEFINE_string(name, default, help_, flag_values=values)
-
-    def number(name: str, default: float | None, help_: str) -> None:
-        flags.DEFINE_float(name, default, help_, flag_values=values)
-
-    text("topology", "", "The machine, as v3:8x8 (128 cores), v4:4x4x8, v5p:4x4x8 or v6e:16x16.")
-    flags.DEFINE_integer("num_slices", 1, "How many of them.", flag_values=values)
+    """Defines the flags."""
+    precompile.define_machine(values)
+    values.set_default("timeout", _TIMEOUT)
+    values["mesh"].help = "Mesh axes instead of those of the gin files, for their own layout."
+    values["dry_run"].help = "Show what would be compiled first, and end without compiling."
     flags.DEFINE_list(
-        "vary", _VARIED.split(","), "Comma-separated, what is varied.", flag_values=values
+        "vary",
+        _VARIED.split(","),
+        "Comma-separated, what is varied. num_groups belongs to the model: with other groups other "
+        "tokens share an expert's slots.",
+        flag_values=values,
     )
-    text("out", "plan.gin", "Where the best layout is written; empty for nowhere.")
-    text("results", "", "Folder of results; by default one in the user's cache.")
-    number("time_limit", 600.0, "Seconds for everything.")
-    number("compile_limit", 300.0, "Seconds for one layout.")
+    flags.DEFINE_string(
+        "out", "plan.gin", "Where the best layout is written; empty: nowhere.", flag_values=values
+    )
+    flags.DEFINE_string(
+        "results",
+        None,
+        "Folder where results of compiling are kept, so that the same command goes on; by default "
+        "one in the user's cache.",
+        flag_values=values,
+    )
+    flags.DEFINE_float("time_limit", 600.0, "Seconds for everything.", flag_values=values)
     flags.DEFINE_integer(
         "candidates", None, "How many layouts are compiled at most.", flag_values=values
     )
-    number("tokens", 1e12, "Source tokens of the whole training, for days and money.")
-    number("price", None, "Money for an hour of one device (on TPU v3 a core).")
 
 
 def main() -> int:
-    """Searches with what the flags say; 1 where nothing fits."""
+    """Searches with what the flags say, and returns the exit code."""
+    values = flags.FLAGS
+    if faults := list(precompile.machine_faults(values)):
+        raise UserError(*faults)
+    # They take seconds.
     from gshard_train.planning.kept import default_folder
     from gshard_train.planning.options import Options
     from gshard_train.planning.planner import plan
-    from gshard_train.precompiling.job import Job
+    from gshard_train.precompiling.configuration import loaded_config
 
-    values = flags.FLAGS
-    job = Job(
-        gin_files=tuple(values.gin_file),
-        gin_bindings=tuple(values.gin_bindings),
-        gin_search_paths=tuple(values.gin_search_paths),
-        topology=values.topology,
-        num_slices=values.num_slices,
-    )
+    job = precompile.asked_job(values)
+    if values.print_config:
+        print(loaded_config(job).origins(), end="")
+        return 0
     options = Options(
         out=values.out,
         results=values.results or str(default_folder()),
         time_limit=values.time_limit,
-        compile_limit=values.compile_limit,
+        compile_limit=values.timeout,
         candidates=values.candidates,
         vary=tuple(values.vary),
         tokens=values.tokens,

@@ -1,7 +1,6 @@
 """What follows from a search: what the winner costs, or what to change where nothing fits."""
 
 from gshard_annotate.inspector.quantities import size
-from gshard_train.planning.machine import Machine
 from gshard_train.planning.options import Options
 from gshard_train.planning.row import Row
 from gshard_train.planning.search import Found
@@ -10,27 +9,33 @@ from gshard_train.precompiling.card import ESTIMATE, cost_card
 from gshard_train.precompiling.verdict import device_memory
 
 
-def conclusion(found: Found, machine: Machine, options: Options) -> str:
+def conclusion(found: Found, least_bytes: int, options: Options) -> str:
     """In a few lines.
 
     Args:
       found: by the search.
-      machine: that it was for.
+      least_bytes: of a device, for the state in the layout that needs least.
       options: of the search.
     """
     if found.best is not None:
         return _best(found.best, found, options)
     measured = [row for row in found.rows if row.bytes is not None]
     if not found.rows:
-        return "Nothing was compiled: " + (
-            "give more time (--time_limit)."
-            if found.waiting
-            else f"the state of this model has no room on {machine.num_devices:,} devices in any "
-            "layout; take more devices, or a smaller model."
-        )
+        return _nothing(found, least_bytes)
     if not measured:
         return "No layout could be compiled; the first lines of the reasons are in the table."
     return _nearest(min(measured, key=lambda row: row.bytes or 0))
+
+
+def _nothing(found: Found, least_bytes: int) -> str:
+    if found.waiting:
+        return "Nothing was compiled: give it more time (--time_limit)."
+    if not least_bytes:
+        return "The checks refuse every layout; take another machine, or other sizes."
+    return (
+        f"No layout has room: parameters and optimizer alone take {size(least_bytes)} of a device "
+        "in the one that needs least. Take more devices, or a smaller model."
+    )
 
 
 def _best(best: Row, found: Found, options: Options) -> str:

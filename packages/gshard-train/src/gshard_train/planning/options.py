@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Iterator
 
 from gshard_train.errors import did_you_mean
-from gshard_train.planning.space import VARIED
-from gshard_train.ranges import counts, not_negative, positive
+from gshard_train.ranges import counts, positive
+
+VARIED = ("mesh", "rules", "num_groups", "remat", "microbatches", "dispatch")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,12 +37,9 @@ class Options:
 
     def faults(self) -> Iterator[str]:
         """A sentence for each flag that cannot be so."""
-        numbers = positive(
-            time_limit=self.time_limit, compile_limit=self.compile_limit, tokens=self.tokens
-        )
-        more = [] if self.candidates is None else counts(candidates=self.candidates)
-        price = [] if self.price is None else not_negative(price=self.price)
-        yield from (f"--{fault}" for each in (numbers, more, price) for fault in each)
+        yield from (f"--{fault}" for fault in positive(time_limit=self.time_limit))
+        if self.candidates is not None:
+            yield from (f"--{fault}" for fault in counts(candidates=self.candidates))
         for name in self.vary:
             if name not in VARIED:
                 yield (

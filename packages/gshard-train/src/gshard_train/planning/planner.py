@@ -9,12 +9,13 @@ from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment
 from gshard_train.planning import conclusion, table, winner
 from gshard_train.planning.floor import Floors
+from gshard_train.planning.guess import Guess
 from gshard_train.planning.kept import Kept
 from gshard_train.planning.machine import Machine, machine_of
 from gshard_train.planning.options import Options
 from gshard_train.planning.progress import SearchProgress
 from gshard_train.planning.row import Candidate, Row
-from gshard_train.planning.search import Found, Limits, Search
+from gshard_train.planning.search import Found, Limits, Search, rank
 from gshard_train.planning.space import Space, candidates
 from gshard_train.precompiling.advice import Compiles
 from gshard_train.precompiling.compiler import Compiler
@@ -23,6 +24,7 @@ from gshard_train.precompiling.job import Job, Result
 from gshard_train.precompiling.layout import Layout
 
 CompilerOf = Callable[..., Compiler]
+_FIRST_ONES = 10
 
 
 class Question(NamedTuple):
@@ -33,12 +35,18 @@ class Question(NamedTuple):
     refused: Mapping[str, int]
     machine: Machine
 
+    @property
+    def least_bytes(self) -> int:
+        """The smallest floor of memory."""
+        own = [self.own] if self.own else []
+        return min((one.floor.bytes for one in [*own, *self.others]), default=0)
+
 
 def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> Found | None:
     """Searches, prints the table and writes the winner; None for a dry run.
 
     Args:
-      job: the gin files and the machine; its layout is empty.
+      job: the gin files and the machine; its layout is taken for that of the files.
       options: of the search.
       compiler_of: makes the compiler, for tests.
 
@@ -55,7 +63,7 @@ def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> F
         if described.fault is not None:
             progress.say(f"the gin files' own layout is refused: {described.fault.message}")
         if options.dry_run:
-            print(table.first_ones(question.own, question.others, question.refused))
+            print(_first_ones(question))
             return None
         limits = Limits(
             seconds=options.time_limit,
@@ -66,7 +74,7 @@ def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> F
         found = search.run(_compile(job, compiler, kept, options.compile_limit))
         progress.close()
         print(table.report(found, question.refused))
-        print(conclusion.conclusion(found, question.machine, options))
+        print(conclusion.conclusion(found, question.least_bytes, options))
         if found.best is not None and options.out:
             winner.write(options.out, job, found.best, compiler.describe)
             given = " ".join(f"--gin_file={file}" for file in job.gin_files)
@@ -96,11 +104,12 @@ def _checked(job: Job, options: Options) -> tuple[str, Experiment]:
 
 def _question(job: Job, experiment: Experiment, described: Result, options: Options) -> Question:
     machine = machine_of(job, described)
+    experiment = job.layout.applied(experiment)
     facts, vary = described.facts, options.vary
     if facts is None and "mesh" not in vary:
         raise UserError(
             *(described.fault.message if described.fault else "").split("\n"),
-            "the mesh of the gin files does not fit, and --vary leaves it as it is; add mesh",
+            "the mesh of the gin files does not fit, and --vary leaves it as it is; add mesh to it",
         )
     space = Space(
         num_devices=machine.num_devices,
@@ -118,14 +127,29 @@ def _question(job: Job, experiment: Experiment, described: Result, options: Opti
         except ValueError:
             refused["a parameter cannot be divided"] += 1
             continue
+        layout = _over(job.layout, layout)
         others.append(Candidate(layout=layout, experiment=applied, mesh=mesh, floor=floor))
     own = None
     if facts is not None:
         floor = floors.of(experiment, facts.mesh)
         own = Candidate(
-            layout=Layout(), experiment=experiment, mesh=facts.mesh, floor=floor, own=True
+            layout=job.layout, experiment=experiment, mesh=facts.mesh, floor=floor, own=True
         )
     return Question(own, others, refused, machine)
+
+
+def _first_ones(question: Question) -> str:
+    guess, room = Guess([]), question.machine.device_bytes
+    others = sorted(question.others, key=lambda one: rank(one, guess, room))
+    own = [question.own] if question.own else []
+    shown = [*own, *others[:_FIRST_ONES]]
+    return table.first_ones(shown, len(own) + len(others), question.refused)
+
+
+def _over(own: Layout, layout: Layout) -> Layout:
+    """A layout with what it leaves open as the other has it."""
+    given = {field.name: getattr(layout, field.name) for field in dataclasses.fields(Layout)}
+    return dataclasses.replace(own, **{n: each for n, each in given.items() if each is not None})
 
 
 def _compile(

@@ -57,6 +57,15 @@ class Found:
         return _best(self.rows)
 
 
+def rank(candidate: Candidate, guess: Guess, device_bytes: int) -> tuple:
+    """By which the next one is chosen: the fastest of those that seem to fit.
+
+    Of equals it is the one with the fewest groups, which drops the fewest tokens.
+    """
+    too_large = guess.bytes(candidate) > device_bytes
+    return too_large, guess.seconds(candidate), candidate.experiment.model.num_groups
+
+
 class Search:
     """A search through candidates, of which the first is compiled whatever its floor says.
 
@@ -120,13 +129,7 @@ class Search:
     def _next(self) -> Candidate:
         """The one that most likely fits and is fast, by the guesses and what came of the others."""
         guess = Guess(self._rows)
-
-        def order(one: Candidate) -> tuple:
-            too_large = guess.bytes(one) > self._limits.device_bytes
-            # Of equals the one that drops the fewest tokens.
-            return too_large, guess.seconds(one), one.layout.num_groups or 0
-
-        return min(self._waiting, key=order)
+        return min(self._waiting, key=lambda one: rank(one, guess, self._limits.device_bytes))
 
     def _leave_out(self, row: Row) -> None:
         best = _best(self._rows)

@@ -20,9 +20,9 @@ from gshard_train import layouts
 from gshard_train.experiment import Experiment
 from gshard_train.mesh_faults import mesh_faults
 from gshard_train.models.remat import Remat
+from gshard_train.planning.options import VARIED
 from gshard_train.precompiling.layout import Layout, RulesName
 
-VARIED = ("mesh", "rules", "num_groups", "remat", "microbatches", "dispatch")
 BATCH_AXES = ("replica", "data", "expert")
 _RULES: Mapping[RulesName, Callable[[], Rules]] = {
     "gshard": layouts.gshard,
@@ -243,7 +243,9 @@ def _fault(cut: Layout, experiment: Experiment, mesh: Mapping[str, int] | None) 
 
 def _reason(fault: str) -> str:
     """The part of a fault that many layouts have in common."""
-    name, equals, rest = fault.partition("=")
+    name, equals, _ = fault.partition("=")
     if equals and " " not in name:
-        return f"{name} {'cannot be divided' if 'divided' in rest else 'does not fit the stages'}"
+        if name.endswith("_layers"):
+            return "the stages of a pipeline do not divide the pairs of layers"
+        return f"the mesh does not divide {name}"
     return fault.partition(";")[0]

@@ -12,7 +12,6 @@ _HEAD = (
     "", "mesh", "rules", "groups", "remat", "parts", "dispatch", "GiB", "step s", "tokens/s",
     "most of it",
 )  # fmt: skip
-_FIRST_ONES = 10
 _RIGHT = {3, 5, 7, 8, 9}
 _ENDED = {
     "all": "Nothing is left that could be faster.",
@@ -30,26 +29,32 @@ def report(found: Found, refused: Mapping[str, int]) -> str:
       refused: how many the checks before it refused, for which reason.
     """
     rows = sorted(found.rows, key=lambda row: (row.seconds is None, row.seconds or row.bytes or 0))
-    lines = _aligned([_HEAD, *(_cells(row, row is found.best) for row in rows)])
-    own = any(row.candidate.own for row in rows)
-    lines.append("> is the fastest that fits" + ", * the gin files' own layout" * own)
-    lines += ["", _ENDED[found.ended] + _waiting(found)]
+    lines = []
+    if rows:
+        lines += _aligned([_HEAD, *(_cells(row, row is found.best) for row in rows)])
+        own = any(row.candidate.own for row in rows)
+        lines.append("> is the fastest that fits" + ", * the gin files' own layout" * own)
+        lines += ["", _ENDED[found.ended] + _waiting(found)]
     lines += _counted("left out", found.skipped) + _counted("refused by the checks", refused)
     return "\n".join(lines)
 
 
-def first_ones(
-    own: Candidate | None, others: Sequence[Candidate], refused: Mapping[str, int]
-) -> str:
-    """Which layouts a search would compile first, by the guesses, and what the checks refuse."""
-    first = sorted(others, key=lambda one: one.floor.guessed_seconds)[:_FIRST_ONES]
-    lines = [f"{len(others):,} layouts; those with the fastest guessed steps, to be compiled:"]
-    for one in [*([own] if own else []), *first]:
+def first_ones(candidates: Sequence[Candidate], count: int, refused: Mapping[str, int]) -> str:
+    """Which layouts a search would begin with, by the guesses, and what the checks refuse.
+
+    Args:
+      candidates: in their order.
+      count: of all.
+      refused: how many the checks refuse, for which reason.
+    """
+    lines = [f"{count:,} layouts; the search would begin with"]
+    for one in candidates:
         floor = one.floor
         lines.append(
-            f"  {floor.guessed_seconds:.4g} s (at least {floor.seconds:.4g}), about "
+            f"  {floor.guessed_seconds:.3g} s a step (at least {floor.seconds:.3g}), about "
             f"{size(floor.guessed_bytes)}: {layout_line(one)}{' *' * one.own}"
         )
+    lines.append("Guesses; * is the gin files' own layout.")
     return "\n".join([*lines, *_counted("refused by the checks", refused)])
 
 
