@@ -226,8 +226,9 @@ def test_page_escapes_what_users_write(result):
 
 
 def test_nonsense_is_refused():
-    with pytest.raises(ValueError, match="tokens=0; give a number above 0"):
-        cost_card(FITS, tokens=0)
+    for tokens in (0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=f"tokens={tokens}; give a number above 0"):
+            cost_card(FITS, tokens=tokens)
     with pytest.raises(ValueError, match="price=-1 a device-hour; give 0 or more"):
         cost_card(FITS, price=-1)
     refused = Result(job=JOB, fault=Fault(kind="refused", message="no such topology 'v3:5x5'"))

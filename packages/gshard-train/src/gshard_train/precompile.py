@@ -15,6 +15,7 @@ Exit code 0: it fits. 1: it does not, or the compiler failed. 2: something has t
 """
 
 import dataclasses
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,9 +160,9 @@ def machine_faults(values: flags.FlagValues) -> Iterator[str]:
             list(_mesh_axes(values.mesh))
         except ValueError:
             yield f"--mesh={values.mesh} must be sizes by name, as --mesh=data=1,expert=2048"
-    if not values.tokens > 0:
+    if not 0 < values.tokens < math.inf:
         yield f"--tokens={values.tokens:g} must be above 0, as --tokens=1e12"
-    if values.price is not None and not values.price >= 0:
+    if values.price is not None and not 0 <= values.price < math.inf:
         yield f"--price={values.price:g} must be at least 0: money for an hour of one device"
     if not values.timeout > 0:
         yield f"--timeout={values.timeout:g} must be above 0: seconds for one program"

@@ -214,9 +214,9 @@ def _check(result: Result, tokens: float, price: float | None) -> None:
     if result.facts is None:
         why = result.fault.message if result.fault else "there is neither a program nor a fault"
         raise ValueError(f"cost_card: nothing is known of {title_of(result.job)}: {why}")
-    if not tokens > 0:
+    if not 0 < tokens < math.inf:
         raise ValueError(f"cost_card: tokens={tokens!r}; give a number above 0, such as 1e12")
-    if price is not None and not price >= 0:
+    if price is not None and not 0 <= price < math.inf:
         raise ValueError(f"cost_card: price={price!r} a device-hour; give 0 or more, or None")
 
 
