@@ -113,11 +113,9 @@ def test_heavy_work_of_a_training_step_belongs_to_a_part(tiny, one_device, dispa
     model = abstract_model(dataclasses.replace(tiny, dispatch=dispatch, remat="save_dispatch"))
     optimizer = resolved(adafactor(1e-3), model.names())
     state = abstract_state(model, optimizer, DEFAULT_RULES, one_device)
-    tokens = jax.ShapeDtypeStruct((8, 8), "int32")
-    batch = dict.fromkeys(
-        ("encoder_input_tokens", "decoder_input_tokens", "decoder_target_tokens"), tokens
-    )
-    batch["decoder_loss_weights"] = jax.ShapeDtypeStruct((8, 8), "float32")
+    inputs = ("encoder_input_tokens", "decoder_input_tokens", "decoder_target_tokens")
+    batch = {name: jax.ShapeDtypeStruct((8, 8), "int32") for name in inputs}
+    batch |= {"decoder_loss_weights": jax.ShapeDtypeStruct((8, 8), "float32")}
     step = make_step(model, optimizer, LossConfig(), DEFAULT_RULES, one_device, microbatches=2)
     found = collections.defaultdict(set)
     for primitive, name in equations(jax.make_jaxpr(step)(state, batch).jaxpr):

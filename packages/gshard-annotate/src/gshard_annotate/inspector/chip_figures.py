@@ -100,19 +100,31 @@ _V5E = _tpu("TPU v5e", 197e12, 819e9, 16, 4.5e10, 2, ring=16, network_bandwidth=
 _V5P = _tpu("TPU v5p", 459e12, 2765e9, 95, 9e10, 3, ring=4, network_bandwidth=6.25e9,
             vector_rate=2 * 4096 * 1.75e9)  # fmt: skip
 _V6E = _tpu("TPU v6e", 918e12, 1640e9, 32, 9e10, 2, ring=16, network_bandwidth=3.1e9)
-# SXM modules, eight on an NVLink switch, one network adapter each (DGX systems).
-_A100 = Chip(
-    "NVIDIA A100", 312e12, 2039e9, 80 * 10**9, 300e9, 0,
-    "nvidia.com: A100 80GB and DGX A100 data sheets", 8, 25e9,
-)  # fmt: skip
-_H100 = Chip(
-    "NVIDIA H100", 989e12, 3350e9, 80 * 10**9, 450e9, 0,
-    "nvidia.com: H100 SXM and DGX H100 data sheets", 8, 50e9,
-)  # fmt: skip
-_H200 = Chip(
-    "NVIDIA H200", 989e12, 4800e9, 141 * 10**9, 450e9, 0,
-    "nvidia.com: H200 SXM and DGX H200 data sheets", 8, 50e9,
-)  # fmt: skip
+
+
+# SXM modules, eight on an NVLink switch, one network adapter each (DGX systems). Data sheets count
+# a multiply-add of float32 as two operations, a vector rate as one.
+def _nvidia(
+    name: str, flops: float, bandwidth: float, gigabytes: int, link: float, network: float,
+    float32_flops: float, sheets: str,
+) -> Chip:  # fmt: skip
+    return Chip(
+        f"NVIDIA {name}",
+        flops,
+        bandwidth,
+        gigabytes * 10**9,
+        link,
+        0,
+        f"nvidia.com: {sheets} data sheets",
+        8,
+        network,
+        vector_rate=float32_flops / 2,
+    )
+
+
+_A100 = _nvidia("A100", 312e12, 2039e9, 80, 300e9, 25e9, 19.5e12, "A100 80GB and DGX A100")
+_H100 = _nvidia("H100", 989e12, 3350e9, 80, 450e9, 50e9, 67e12, "H100 SXM and DGX H100")
+_H200 = _nvidia("H200", 989e12, 4800e9, 141, 450e9, 50e9, 67e12, "H200 SXM and DGX H200")
 
 # By the name that a user gives.
 CHIPS = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gshard_annotate.inspector.report import Operation, Report
 
-PARTS = (
+PARTS: tuple[str, ...] = (
     "dense matmul",
     "expert matmul",
     "attention",
