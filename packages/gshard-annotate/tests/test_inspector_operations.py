@@ -38,6 +38,7 @@ def by_scope(found):
          (False, False)),
         ("jit(f)/annotate[batch,-]/sharding_constraint", "", "sharding_constraint", (False, False)),
         ("jit(f)/norm/(mul:add);jit(f)/sub", "norm", "mul", (False, False)),
+        ("broadcast.1045", "", "broadcast", (False, False)),
         ("", "", "", (False, False)),
     ],
 )  # fmt: skip

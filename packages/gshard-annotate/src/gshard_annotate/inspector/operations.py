@@ -24,6 +24,8 @@ _STRUCTURE = frozenset(_STEPS.split())
 # Branches of a conditional, the subscripts of einsums, `annotate[...]` and the like, functions by
 # their full name as `Layer.apply`.
 _NO_SCOPE = re.compile(r"^branch_\d+_fun$|->|\[|\w\.[a-zA-Z_]")
+# XLA's own operations have its instructions' names.
+_NUMBER = re.compile(r"\.\d+$")
 _NO_WORK = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "iota"))
 _STEPS_AWAY = 4
 
@@ -52,7 +54,7 @@ def name_of(op_name: str) -> Name:
     recomputed = "rematted_computation" in first
     return Name(
         scope="/".join(dict.fromkeys(each for one in path if (each := _scope(one)))),
-        primitive=primitive,
+        primitive=_NUMBER.sub("", primitive),
         backward="transpose(" in first and not recomputed,
         recomputed=recomputed,
     )
