@@ -121,6 +121,10 @@ def test_where_nothing_helps_all_is_tried_and_said():
     advice = advise(compiler, result, on_tried=told.append)
     assert advice.found is None
     assert tuple(told) == advice.tried
+    assert advice.tried[-1].flags[-2:] == (
+        "--gin.make_mesh.axes=\"{'data': 2, 'expert': 128}\"",
+        "--topology=v3:8x16",
+    )
     said = advice_text(advice)
     for part in (
         "offload_optimizer: not tried: its state takes 10.2 MiB only",

@@ -28,7 +28,7 @@ class Change:
       bindings: gin statements.
       gin_files: further files.
       topology: another machine.
-      mesh: another mesh.
+      mesh: another mesh, instead of that of the job's layout.
       caution: what else it changes than memory and speed; "" for nothing.
     """
 
@@ -238,10 +238,17 @@ def _more_devices(experiment: "Experiment", job: Job, facts: Facts) -> Rung:
     mesh, experts = dict(facts.mesh), experiment.model.num_experts
     split = experts and mesh.get("expert") and experts % (2 * mesh["expert"]) == 0
     axis = "expert" if split else "data" if "data" in mesh else next(iter(mesh))
+    mesh[axis] *= 2
+    # A binding does for training, too; a mesh of the layout would go before it. A macro that a
+    # flag sets must have an effect.
+    by_macro = any(binding.startswith("MESH_AXES") for binding in job.gin_bindings)
+    target = "MESH_AXES" if by_macro else "make_mesh.axes"
+    axes = ", ".join(f'"{axis}": {count}' for axis, count in mesh.items())
     change = Change(
         what=f"twice the devices, on axis '{axis}'",
         topology=f"{name}:{larger}",
-        mesh={**mesh, axis: 2 * mesh[axis]},
+        mesh=mesh if job.layout.mesh else None,
+        bindings=() if job.layout.mesh else (f"{target} = {{{axes}}}",),
     )
     return Rung(changes=(change,), lowers_state=bool(split))
 
