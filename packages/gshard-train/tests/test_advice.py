@@ -121,8 +121,9 @@ def test_where_nothing_helps_all_is_tried_and_said():
     advice = advise(compiler, result, on_tried=told.append)
     assert advice.found is None
     assert tuple(told) == advice.tried
-    assert advice.tried[-1].flags[-2:] == (
+    assert advice.tried[-1].flags[-3:] == (
         "--gin.make_mesh.axes=\"{'data': 2, 'expert': 128}\"",
+        "--gin.TransformerConfig.num_groups=256",
         "--topology=v3:8x16",
     )
     said = advice_text(advice)

@@ -4,6 +4,7 @@ A rung is one kind of change with its strengths, weakest first; a stronger one r
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -239,18 +240,30 @@ def _more_devices(experiment: "Experiment", job: Job, facts: Facts) -> Rung:
     split = experts and mesh.get("expert") and experts % (2 * mesh["expert"]) == 0
     axis = "expert" if split else "data" if "data" in mesh else next(iter(mesh))
     mesh[axis] *= 2
-    # A binding does for training, too; a mesh of the layout would go before it. A macro that a
-    # flag sets must have an effect.
-    by_macro = any(binding.startswith("MESH_AXES") for binding in job.gin_bindings)
-    target = "MESH_AXES" if by_macro else "make_mesh.axes"
-    axes = ", ".join(f'"{axis}": {count}' for axis, count in mesh.items())
+    groups = _groups(experiment, mesh)
     change = Change(
         what=f"twice the devices, on axis '{axis}'",
         topology=f"{name}:{larger}",
         mesh=mesh if job.layout.mesh else None,
-        bindings=() if job.layout.mesh else (f"{target} = {{{axes}}}",),
+        bindings=(*(() if job.layout.mesh else (_mesh_binding(job, mesh),)), *groups),
+        caution="smaller groups for routing: other tokens are dropped" if groups else "",
     )
     return Rung(changes=(change,), lowers_state=bool(split))
+
+
+def _groups(experiment: "Experiment", mesh: Mapping[str, int]) -> tuple[str, ...]:
+    """As many groups as devices of the batch, where a mesh needs that."""
+    parts = math.prod(mesh.get(axis, 1) for axis in ("replica", "data", "expert"))
+    if not experiment.model.num_experts or experiment.model.num_groups % parts == 0:
+        return ()
+    return (f"TransformerConfig.num_groups = {parts}",)
+
+
+def _mesh_binding(job: Job, mesh: Mapping[str, int]) -> str:
+    """The mesh as training takes it, too; a macro that a flag sets must have an effect."""
+    by_macro = any(binding.startswith("MESH_AXES") for binding in job.gin_bindings)
+    axes = ", ".join(f'"{axis}": {count}' for axis, count in mesh.items())
+    return f"{'MESH_AXES' if by_macro else 'make_mesh.axes'} = {{{axes}}}"
 
 
 def _gin_flag(binding: str) -> str:
