@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> F
       UserError: with everything that is wrong with flags, gin files or topology.
       KeyboardInterrupt: Ctrl-C came; what was found is printed.
     """
+    began = time.monotonic()
     text, experiment = _checked(job, options)
     kept = Kept(options.results, text)
     progress = SearchProgress(options.time_limit, options.candidates)
@@ -66,7 +68,7 @@ def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> F
             print(_first_ones(question))
             return None
         limits = Limits(
-            seconds=options.time_limit,
+            seconds=options.time_limit - (time.monotonic() - began),
             candidates=options.candidates,
             device_bytes=question.machine.device_bytes,
         )
@@ -109,7 +111,7 @@ def _question(job: Job, experiment: Experiment, described: Result, options: Opti
     if facts is None and "mesh" not in vary:
         raise UserError(
             *(described.fault.message if described.fault else "").split("\n"),
-            "the mesh of the gin files does not fit, and --vary leaves it as it is; add mesh to it",
+            "so there is no mesh to begin with, and --vary lacks mesh; mend it, or add mesh",
         )
     space = Space(
         num_devices=machine.num_devices,

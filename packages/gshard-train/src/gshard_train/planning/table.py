@@ -1,5 +1,6 @@
 """What a search found, in lines to read."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from gshard_annotate.inspector.quantities import size
@@ -12,6 +13,7 @@ _HEAD = (
     "", "mesh", "rules", "groups", "remat", "parts", "dispatch", "GiB", "step s", "tokens/s",
     "most of it",
 )  # fmt: skip
+_WORDS = 60
 _RIGHT = {3, 5, 7, 8, 9}
 _ENDED = {
     "all": "Nothing is left that could be faster.",
@@ -86,7 +88,7 @@ def _cells(row: Row, best: bool) -> Sequence[str]:
         figures[0] = f"{row.bytes / 2**30:.1f}"
     if row.seconds is not None:
         figures[1:] = f"{row.seconds:.4g}", f"{row.tokens_per_second or 0:,.0f}"
-    said = _most(row) if row.fits else _fault(row)
+    said = _most(row) if row.fits else textwrap.shorten(_fault(row), _WORDS, placeholder=" ...")
     return mark, *_layout_cells(row.candidate), *figures, said
 
 
@@ -117,7 +119,7 @@ def _most(row: Row) -> str:
 
 
 def _fault(row: Row) -> str:
-    """In few words why there is no program, or none that fits."""
+    """On one line why there is no program, or none that fits."""
     fault = row.result.fault
     if (fault is None or fault.kind == "too large") and row.bytes and row.limit:
         return f"{size(row.bytes - row.limit)} too much"
