@@ -178,7 +178,7 @@ def _arguments(
     experiment: Experiment, prepared: Prepared, mode: str, packed: bool
 ) -> dict[str, Any]:
     held = _state(experiment, prepared)
-    batch = _batch(experiment, prepared, packed=packed and mode == "train")
+    batch = batch_shapes(experiment, prepared, packed=packed and mode == "train")
     if mode == "train":
         return {"parameters": held.params, "optimizer": held.opt_state, "batch": batch}
     return {"parameters": held.params, "batch": batch}
@@ -194,7 +194,7 @@ def _state(experiment: Experiment, prepared: Prepared) -> state.TrainState:
     )
 
 
-def _batch(experiment: Experiment, prepared: Prepared, *, packed: bool) -> dict[str, Any]:
+def batch_shapes(experiment: Experiment, prepared: Prepared, *, packed: bool) -> dict[str, Any]:
     """The shapes of a batch as feeds give it."""
     rows = batch_sharding(experiment.rules, prepared.mesh)
     lengths = experiment.task_feature_lengths

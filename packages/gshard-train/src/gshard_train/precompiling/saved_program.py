@@ -190,8 +190,9 @@ def _hash(lowered: jax.stages.Lowered) -> str:
 
 
 def _read_header(path: Path) -> Header:
+    text = _read(path, _HEADER)
     try:
-        form = json.loads(_read(path, _HEADER))
+        form = json.loads(text)
         if form.pop("format", None) == FORMAT:
             return Header(**form)
     except (ValueError, TypeError):
