@@ -43,6 +43,15 @@ def fsdp() -> Rules:
     return _rules(embed=("data", "expert"), expert_embed="data")
 
 
+def dense_split() -> Rules:
+    """The paper's, with the dense feed-forward layers stored in parts, one on each expert's device.
+
+    For models whose copy of what is no expert does not fit: a layer's two matrices are gathered
+    when it runs, and their gradients scattered. Its hidden width must be a multiple of `expert`.
+    """
+    return _rules(mlp="expert", expert_mlp="model")
+
+
 def _rules(*, needed: str | None = None, **mesh_axes: MeshAxes) -> Rules:
     """The default rules with the axes of several slices and of a pipeline, then with others."""
     several = {

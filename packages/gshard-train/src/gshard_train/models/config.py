@@ -99,6 +99,11 @@ class TransformerConfig:
         """The hidden width of each expert."""
         return self.mlp if self.expert_mlp is None else self.expert_mlp
 
+    @property
+    def narrow(self) -> bool:
+        """Whether activations have fewer bits than parameters."""
+        return jnp.dtype(self.dtype).itemsize < jnp.dtype(jnp.float32).itemsize
+
     def _faults(self) -> Iterator[str]:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)

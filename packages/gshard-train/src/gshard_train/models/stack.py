@@ -48,6 +48,9 @@ def run(
         def pair(x_BLM: Array, inputs: tuple[Any, LayerKeys | None]):
             layer, keys = inputs
             of_pair = dataclasses.replace(rows, keys=keys)
+            if config.narrow:
+                # Else the TPU compiler narrows the parameters of all layers before the first.
+                layer = jax.lax.optimization_barrier(layer)
             return nnx.merge(graph, layer)(x_BLM, *sources, context=of_pair)
 
         x_BLM, output = jax.lax.scan(recomputed_pair(pair, config.remat), x_BLM, (layers, keys))
