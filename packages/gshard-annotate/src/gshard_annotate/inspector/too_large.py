@@ -15,6 +15,8 @@ _NEEDED = (
     re.compile(rf"\({_SIZE}\) exceeds available \w+ \({_SIZE}\)"),
     re.compile(rf"Used {_SIZE} of {_SIZE} "),
 )
+# Main memory has no colour; others, as that of single numbers, do.
+_TEMPORARIES = re.compile(r"^allocation \d+: size \d+, preallocated-temp:", re.MULTILINE)
 _VALUE = re.compile(
     r" value: <\d+ ([^ {]+)(\{[\d,]*\})? @\d+> \(size=(\d+),offset=(\d+)\): (\w+\[[\d,]*\])"
 )
@@ -84,11 +86,11 @@ def read_pieces(folder: Path) -> tuple[Piece, ...]:
 
 def _temporaries(text: str) -> list[tuple[str, int, int, str]]:
     """Name, size, offset and shape of each value of the program's own memory, largest first."""
-    start = text.find("preallocated-temp")
-    if start < 0:
+    allocation = _TEMPORARIES.search(text)
+    if allocation is None:
         return []
-    end = text.find("\nallocation ", start)
-    found = _VALUE.findall(text, start, end if end >= 0 else len(text))
+    end = text.find("\nallocation ", allocation.end())
+    found = _VALUE.findall(text, allocation.end(), end if end >= 0 else len(text))
     values = [(name, int(size), int(offset), shape) for name, _, size, offset, shape in found]
     return sorted(values, key=lambda value: -value[1])
 
