@@ -97,7 +97,10 @@ def planned(tmp_path):
 def test_best_layout_is_a_gin_file_that_describes_it(tmp_path, planned, capsys):
     bindings = ("config.TransformerConfig.mlp = 48",)
     asked = planned(
-        _fastest_is_split_by_two, _job(gin_bindings=bindings), vary=("mesh", "dispatch")
+        _fastest_is_split_by_two,
+        _job(gin_bindings=bindings),
+        vary=("mesh", "dispatch"),
+        html=str(tmp_path / "a.html"),
     )
     assert asked[0].mesh is None
     out = capsys.readouterr().out
@@ -105,6 +108,9 @@ def test_best_layout_is_a_gin_file_that_describes_it(tmp_path, planned, capsys):
     assert re.search(r"^ *\* +data 2 expert 4 .* 0.5 +512", out, re.M)
     assert "SIGSEGV" in out
     assert "2.00 times as fast as the gin files' own" in out
+    page = (tmp_path / "a.html").read_text()
+    assert 'class="best">data 4 expert 2</td>' in page
+    assert page.count("<circle") == 3
     best = _job(gin_files=(str(tmp_path / "best.gin"),))
     experiment = configured(best).experiment
     mesh = experiment.make_mesh(devices=jax.devices(), cpu_devices=None)

@@ -38,6 +38,7 @@ def define(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string(
         "out", "plan.gin", "Where the best layout is written; empty: nowhere.", flag_values=values
     )
+    flags.DEFINE_string("html", None, "Write the search as a page.", flag_values=values)
     flags.DEFINE_string(
         "results",
         None,
@@ -75,6 +76,7 @@ def main() -> int:
         vary=tuple(values.vary),
         tokens=values.tokens,
         price=values.price,
+        html=values.html or "",
         dry_run=values.dry_run,
     )
     found = plan(job, options)

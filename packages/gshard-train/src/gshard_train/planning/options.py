@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 from gshard_train.errors import did_you_mean
 from gshard_train.ranges import counts, positive
@@ -22,6 +23,7 @@ class Options:
       vary: fields of `Layout` that are varied.
       tokens: source tokens that a run has.
       price: of a device-hour; None where it is not known.
+      html: where a page of the search goes; "" for nowhere.
       dry_run: whether only what would be compiled first is shown.
     """
 
@@ -33,6 +35,7 @@ class Options:
     vary: tuple[str, ...] = VARIED
     tokens: float = 1e12
     price: float | None = None
+    html: str = ""
     dry_run: bool = False
 
     def faults(self) -> Iterator[str]:
@@ -40,6 +43,10 @@ class Options:
         yield from (f"--{fault}" for fault in positive(time_limit=self.time_limit))
         if self.candidates is not None:
             yield from (f"--{fault}" for fault in counts(candidates=self.candidates))
+        if self.html and not Path(self.html).absolute().parent.is_dir():
+            yield f"--html={self.html}: there is no directory {Path(self.html).parent}; make it"
+        elif self.html and Path(self.html).is_dir():
+            yield f"--html={self.html} is a directory; give a file"
         for name in self.vary:
             if name not in VARIED:
                 yield (

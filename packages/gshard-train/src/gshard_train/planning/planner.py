@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from gshard_annotate.inspector.json_form import write_beside
 from gshard_train.errors import UserError
 from gshard_train.experiment import Experiment
-from gshard_train.planning import conclusion, table, winner
+from gshard_train.planning import conclusion, page, table, winner
 from gshard_train.planning.floor import Floors
 from gshard_train.planning.guess import Guess
 from gshard_train.planning.kept import Kept
@@ -75,8 +76,10 @@ def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> F
         search = Search(question.own, question.others, limits, on_row=progress.row)
         found = search.run(_compile(job, compiler, kept, options.compile_limit))
         progress.close()
-        print(table.report(found, question.refused))
-        print(conclusion.conclusion(found, question.least_bytes, options))
+        said = conclusion.conclusion(found, question.least_bytes, options)
+        print(table.report(found, question.refused), said, sep="\n")
+        if options.html:
+            write_beside(options.html, page.page(job, found, question.refused, said))
         if found.best is not None and options.out:
             winner.write(options.out, job, found.best, compiler.describe)
             given = " ".join(f"--gin_file={file}" for file in job.gin_files)

@@ -30,7 +30,7 @@ def report(found: Found, refused: Mapping[str, int]) -> str:
       found: by the search.
       refused: how many the checks before it refused, for which reason.
     """
-    rows = sorted(found.rows, key=lambda row: (row.seconds is None, row.seconds or row.bytes or 0))
+    rows = best_first(found.rows)
     lines = []
     if rows:
         lines += _aligned([_HEAD, *(_cells(row, row is found.best) for row in rows)])
@@ -39,6 +39,11 @@ def report(found: Found, refused: Mapping[str, int]) -> str:
         lines += ["", _ENDED[found.ended] + _waiting(found)]
     lines += _counted("left out", found.skipped) + _counted("refused by the checks", refused)
     return "\n".join(lines)
+
+
+def best_first(rows: Sequence[Row]) -> list[Row]:
+    """What fits by its step, then what does not by its need."""
+    return sorted(rows, key=lambda row: (not row.fits, row.seconds or row.bytes or float("inf")))
 
 
 def first_ones(candidates: Sequence[Candidate], count: int, refused: Mapping[str, int]) -> str:
@@ -62,7 +67,7 @@ def first_ones(candidates: Sequence[Candidate], count: int, refused: Mapping[str
 
 def layout_line(candidate: Candidate) -> str:
     """A layout on one line."""
-    mesh, rules, groups, remat, parts, dispatch = _layout_cells(candidate)
+    mesh, rules, groups, remat, parts, dispatch = layout_cells(candidate)
     words = [
         mesh,
         rules,
@@ -88,11 +93,16 @@ def _cells(row: Row, best: bool) -> Sequence[str]:
         figures[0] = f"{row.bytes / 2**30:.1f}"
     if row.seconds is not None:
         figures[1:] = f"{row.seconds:.4g}", f"{row.tokens_per_second or 0:,.0f}"
-    said = _most(row) if row.fits else textwrap.shorten(_fault(row), _WORDS, placeholder=" ...")
-    return mark, *_layout_cells(row.candidate), *figures, said
+    return mark, *layout_cells(row.candidate), *figures, said_of(row)
 
 
-def _layout_cells(candidate: Candidate) -> Sequence[str]:
+def said_of(row: Row) -> str:
+    """The part of the step that takes longest, or why there is none, in few words."""
+    return _most(row) if row.fits else textwrap.shorten(_fault(row), _WORDS, placeholder=" ...")
+
+
+def layout_cells(candidate: Candidate) -> Sequence[str]:
+    """Mesh, rules, groups, remat, parts and dispatch, in words; "" for what a model lacks."""
     experiment, model = candidate.experiment, candidate.experiment.model
     sizes = [f"{axis} {count}" for axis, count in candidate.mesh.items() if count > 1]
     remat = model.remat if isinstance(model.remat, str) else "+".join(model.remat)
