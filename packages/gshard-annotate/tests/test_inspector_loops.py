@@ -123,6 +123,19 @@ def test_trips_seen_elsewhere_are_used_for_the_same_loop():
     assert 7 in found.counts.values()
 
 
+def test_trips_are_no_loops_where_another_of_its_name_depends_on_data():
+    def both(x):
+        x = jax.lax.fori_loop(0, 5, lambda _, c: jnp.tanh(c * 3), x)
+        return jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, x)
+
+    program = program_of(both, (4,))
+    loops = [one for one in program if one.opcode == "while"]
+    assert len({one.op_name for one in loops}) == 1
+    found = runs(program)
+    assert len(found.unknown) == 1
+    assert found.trips == {}
+
+
 def test_branches_count_as_often_as_their_conditional():
     def step(x, flag):
         return jax.lax.cond(flag, lambda x: x @ x, lambda x: x * 3, x), ()

@@ -22,7 +22,7 @@ class Runs(NamedTuple):
       counts: By computation's name; a branch counts as often as its conditional.
       fused: The computations that are the inside of a fusion.
       unknown: The loops whose trips nobody can tell; they count with those that were assumed.
-      trips: Trips of each loop by its op_name.
+      trips: Trips of loops by their op_name, where all loops of that name have as many.
     """
 
     counts: dict[str, int]
@@ -40,16 +40,21 @@ def runs(program: Program, known: Mapping[str, int] | None = None, assumed: int 
       assumed: Trips of the loops for which they depend on data.
     """
     callers: dict[str, list[tuple[str, int]]] = {}
-    fused, unknown, trips = set(), [], {}
+    fused, unknown = set(), []
+    trips: dict[str, int] = {}
+    differing: set[str] = set()
     for instruction in program:
         factor = 1
         if instruction.opcode == "while":
             found = trip_count(program, instruction) or (known or {}).get(instruction.op_name)
             if found is None:
                 unknown.append(instruction)
+                differing.add(instruction.op_name)
                 factor = assumed
             else:
-                factor = trips[instruction.op_name] = found
+                factor = found
+                if trips.setdefault(instruction.op_name, found) != found:
+                    differing.add(instruction.op_name)
         for _, name in instruction.called():
             callers.setdefault(name, []).append((instruction.computation, factor))
             if instruction.opcode == "fusion":
@@ -57,7 +62,8 @@ def runs(program: Program, known: Mapping[str, int] | None = None, assumed: int 
     counts: dict[str, int] = {program.entry.name: 1}
     for name in program.computations:
         _count(name, callers, counts)
-    return Runs(counts, frozenset(fused), tuple(unknown), trips)
+    same = {name: number for name, number in trips.items() if name not in differing}
+    return Runs(counts, frozenset(fused), tuple(unknown), same)
 
 
 def _count(name: str, callers: dict, counts: dict[str, int]) -> int:

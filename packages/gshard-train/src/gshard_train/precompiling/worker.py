@@ -27,6 +27,11 @@ from gshard_train.precompiling.too_large import too_large
 
 Tell = Callable[..., None]
 _LINES_OF_A_CRASH = 12
+# The compiler makes the program of one slice, in which the others are transfers of the runtime.
+_BETWEEN_SLICES = (
+    "the program is that of one slice: what goes from slice to slice, over the network, is not "
+    "among the collectives and not in the time"
+)
 
 
 def main(requests: int, answers: int) -> None:
@@ -113,6 +118,8 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
         lambda: inspect_lowered(lowered, mesh=mesh, title=title(job), assumed_trips=trips),
         began,
     )
+    if job.num_slices > 1:
+        report = dataclasses.replace(report, notes=(*report.notes, _BETWEEN_SLICES))
     result = dataclasses.replace(result, report=report, compile_seconds=report.compile_seconds)
     if path := job.save_program:
         tell(doing="saving")
