@@ -6,6 +6,7 @@ import pytest
 
 from gshard_annotate.inspector.chips import Chip
 from gshard_annotate.inspector.costs import count_work
+from gshard_annotate.inspector.flow import Flow
 from gshard_annotate.inspector.hlo import parse
 from gshard_annotate.inspector.loops import runs
 
@@ -16,7 +17,7 @@ def compiled(function, *shapes, dtype=jnp.float32):
 
 def work(program, chip=None, platform="cpu"):
     parsed = parse(program if isinstance(program, str) else program.as_text())
-    return count_work(parsed, runs(parsed), chip, platform)
+    return count_work(Flow(parsed, {}), runs(parsed), chip, platform)
 
 
 def test_a_product_is_two_operations_per_multiply_add():

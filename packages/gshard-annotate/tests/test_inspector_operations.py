@@ -8,6 +8,7 @@ import pytest
 
 from gshard_annotate.inspector.chips import Chip
 from gshard_annotate.inspector.costs import count_work
+from gshard_annotate.inspector.flow import Flow
 from gshard_annotate.inspector.hlo import parse
 from gshard_annotate.inspector.loops import runs
 from gshard_annotate.inspector.operations import name_of
@@ -17,7 +18,7 @@ CHIP = Chip("toy", 100.0, 10.0, 1, 1.0, torus=2, source="none")
 
 def work(text, chip=CHIP, platform="tpu"):
     parsed = parse(text)
-    return count_work(parsed, runs(parsed), chip, platform)
+    return count_work(Flow(parsed, {}), runs(parsed), chip, platform)
 
 
 def by_scope(found):

@@ -69,8 +69,9 @@ def analyse(
     asked = [(leaf.name, leaf.asked) for leaf in made]
     left_open = [leaf.name for leaf in given if leaf.asked is None]
     annotated = AnnotatedFlow(flow, annotations, asked, left_open) if flow else None
-    causes = Causes(final, annotated)
-    work = count_work(final, counts, chip, platform)
+    final_flow = Flow(final, {})
+    causes = Causes(final_flow, annotated)
+    work = count_work(final_flow, counts, chip, platform)
     exchanges = _exchanges(final, counts, causes, axes, devices, chip)
     cost = _cost(work, exchanges, chip)
     return Report(

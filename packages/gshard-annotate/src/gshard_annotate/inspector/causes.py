@@ -23,7 +23,7 @@ from gshard_annotate.inspector.annotations import documented, label_of, scope_of
 from gshard_annotate.inspector.complaints import about, gathered_first, quoted, returned, spreads
 from gshard_annotate.inspector.flow import ELEMENTWISE, Flow, Node
 from gshard_annotate.inspector.frames import Source
-from gshard_annotate.inspector.hlo import Instruction, Program
+from gshard_annotate.inspector.hlo import Instruction
 from gshard_annotate.inspector.moved import Crossing, Moved, find_moved
 from gshard_annotate.inspector.origins import Origins
 from gshard_annotate.inspector.quantities import place
@@ -59,12 +59,12 @@ class Causes:
     """Finds the cause of each collective of one program.
 
     Args:
-      final: The compiled program.
+      final: The data flow of the compiled program.
       before: The program before partitioning; None when it could not be seen.
     """
 
-    def __init__(self, final: Program, before: AnnotatedFlow | None):
-        self._final, self._before = Flow(final, {}), before
+    def __init__(self, final: Flow, before: AnnotatedFlow | None):
+        self._final, self._before = final, before
         self._origins = Origins(self._final)
         # The results whose exchange was found.
         self.returned: set[int] = set()

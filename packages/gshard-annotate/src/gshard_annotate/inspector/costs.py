@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from gshard_annotate.inspector.chip_figures import Chip
 from gshard_annotate.inspector.collectives import KINDS
-from gshard_annotate.inspector.hlo import Instruction, Program
+from gshard_annotate.inspector.flow import Flow
+from gshard_annotate.inspector.hlo import Instruction
 from gshard_annotate.inspector.instruction_costs import Counter
 from gshard_annotate.inspector.loops import Runs
 from gshard_annotate.inspector.operations import Name, Shares
@@ -44,10 +45,11 @@ class Work(NamedTuple):
     indexed_seconds: float
 
 
-def count_work(program: Program, runs: Runs, chip: Chip | None, platform: str) -> Work:
+def count_work(flow: Flow, runs: Runs, chip: Chip | None, platform: str) -> Work:
     """FLOPs, bytes and roofline time of a final (partitioned, optimised) program."""
+    program = flow.program
     counter = Counter(program, fast_memory=platform == "tpu")
-    shares = Shares(program, counter.flops)
+    shares = Shares(flow, counter.flops)
     total, by_name = _Sums(), collections.defaultdict[Name, _Sums](_Sums)
     opaque: collections.Counter[str] = collections.Counter()
     for name, computation in program.computations.items():

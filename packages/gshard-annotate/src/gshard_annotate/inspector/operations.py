@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from gshard_annotate.inspector.hlo import Computation, Instruction, Program
+from gshard_annotate.inspector.flow import Flow, Node
+from gshard_annotate.inspector.hlo import Computation, Instruction
 from gshard_annotate.inspector.origins import names
 
 # What JAX puts around a name for a transformation, and the steps of its control flow.
@@ -23,7 +24,7 @@ custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin shard_map scan"
 _STRUCTURE = frozenset(_STEPS.split())
 # Branches of a conditional, the subscripts of einsums, `annotate[...]` and the like, functions by
 # their full name as `Layer.apply`.
-_NO_SCOPE = re.compile(r"^branch_\d+_fun$|->|\[|\w\.[a-zA-Z_]")
+_NO_SCOPE = re.compile(r"^branch_\d+_fun$|->|\[|\w\.[a-zA-Z_<]")
 # XLA's own operations have its instructions' names.
 _NUMBER = re.compile(r"\.\d+$")
 _NO_WORK = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "iota"))
@@ -72,15 +73,14 @@ class Shares:
     """Divides the work of each instruction among the operations that it comes from.
 
     Args:
-      program: The compiled program.
+      flow: The data flow of the compiled program.
       flops: Of one instruction.
     """
 
-    def __init__(self, program: Program, flops: Callable[[Instruction], int]):
-        self._program, self._flops = program, flops
+    def __init__(self, flow: Flow, flops: Callable[[Instruction], int]):
+        self._flow, self._program, self._flops = flow, flow.program, flops
         self._inside: dict[str, dict[Name, float]] = {}
         self._names: dict[tuple[str, str], Name] = {}
-        self._users: dict[str, dict[str, list[str]]] = {}
 
     def of(self, one: Instruction) -> dict[Name, float]:
         """Shares that add up to 1."""
@@ -118,25 +118,28 @@ class Shares:
 
     def _adopted(self, one: Instruction, name: Name) -> Name:
         """The name with the scope of what is nearest to it and has one."""
-        inside = self._program.computations[one.computation]
-        near = self._near(inside, one, _operands) or self._near(inside, one, self._used_by(inside))
+        near = self._near(one, self._flow.sources) or self._near(one, self._flow.uses)
         if near is None:
             return name
         return Name(near.scope, name.primitive, near.backward, near.recomputed)
 
-    def _near(
-        self, inside: Computation, one: Instruction, step: Callable[[Instruction], list[str]]
-    ) -> Name | None:
-        seen, edge = {one.name}, [one]
+    def _near(self, one: Instruction, step: Callable[[Node], list[Node]]) -> Name | None:
+        """The largest part of what does most work among the nearest that have a scope."""
+        edge = [Node(one), *(Node(one, number) for number in range(len(one.arrays)))]
+        seen = {node.key for node in edge}
         for _ in range(_STEPS_AWAY):
-            reached = []
-            for name in (name for each in edge for name in step(each)):
-                if name in seen or (other := inside.instructions.get(name)) is None:
+            reached, scoped = [], []
+            for node in (node for each in edge for node in step(each)):
+                other = node.instruction
+                if node.key in seen:
                     continue
-                seen.add(name)
+                seen.add(node.key)
                 if found := next((each for each in self._named(other) if each.scope), None):
-                    return found
-                reached.append(other)
+                    scoped.append((self._flops(other), other.bytes, found))
+                else:
+                    reached.append(node)
+            if scoped:
+                return max(scoped)[2]
             edge = reached[:20]
         return None
 
@@ -146,19 +149,6 @@ class Shares:
             name = name_of(one.op_name)
             self._names[key] = name if name.primitive else name._replace(primitive=one.opcode)
         return self._names[key]
-
-    def _used_by(self, inside: Computation) -> Callable[[Instruction], list[str]]:
-        if inside.name not in self._users:
-            users: dict[str, list[str]] = {}
-            for one in inside.instructions.values():
-                for name in one.operands:
-                    users.setdefault(name, []).append(one.name)
-            self._users[inside.name] = users
-        return lambda one: self._users[inside.name].get(one.name, [])
-
-
-def _operands(one: Instruction) -> list[str]:
-    return one.operands
 
 
 def _merged(pairs: Iterator[tuple[Name, float]]) -> dict[Name, float]:
