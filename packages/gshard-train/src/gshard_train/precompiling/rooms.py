@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
+from gshard_annotate.inspector.operations import name_of
 from gshard_train.precompiling.job import Facts, Result
 
 _MOST = 20
@@ -14,7 +15,7 @@ class Room:
 
     Attributes:
       what: `parameters`, `optimizer`, `batch`, `cache` or `temporary`.
-      name: the path of the first of them, or the operation that makes it.
+      name: the path of the first of them, or the operation that makes it with its scope.
       count: how many they are.
       shape: of each, with its type: whole or, of temporaries, the device's part.
       split: mesh axes of each dimension; "" for temporaries.
@@ -49,12 +50,19 @@ def rooms(result: Result, facts: Facts) -> tuple[Room, ...]:
     return tuple(sorted(found, key=lambda one: -one.bytes)[:_MOST])
 
 
+def _operation(op_name: str) -> str:
+    """An operation's scope and primitive, as `attention/dot_general (backward)`."""
+    name = name_of(op_name)
+    place = "/".join(filter(None, (name.scope, name.primitive)))
+    return f"{place} (backward)" if name.backward else place
+
+
 def _all(result: Result, facts: Facts) -> Iterator[Room]:
     for one in result.fault.allocations if result.fault else ():
         if one.op_name:  # others are arguments, which the facts have
             yield Room(
                 what="temporary",
-                name=one.op_name,
+                name=_operation(one.op_name),
                 shape=one.shape.partition("{")[0],
                 split="",
                 bytes=one.bytes,
