@@ -34,6 +34,7 @@ import contextlib
 import importlib.util
 import json
 import pathlib
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -144,12 +145,12 @@ def maxtext_program(devices: list[Any], block: Block, **settings: Any) -> tuple[
     with around(mesh, rules):
         shapes = nnx.eval_shape(lambda: bench_moe_maxtext.layer_of(config, mesh))
     graph, state, rest = nnx.split(shapes, nnx.Param, ...)
-    given = {"router": state["gate"]["kernel"], "gate": state["wi_0"]}
+    given: dict[str, Any] = {"router": state["gate"]["kernel"], "gate": state["wi_0"]}
     given |= {"wi": state["wi_1"], "wo": state["wo"]}
 
     def loss(params: dict[str, jax.Array], x: jax.Array, rest: Any) -> tuple[jax.Array, Any]:
-        named = {"wi_0": params["gate"], "wi_1": params["wi"], "wo": params["wo"]}
-        named["gate"] = {"kernel": params["router"]}
+        named: dict[str, Any] = {"gate": {"kernel": params["router"]}, "wo": params["wo"]}
+        named |= {"wi_0": params["gate"], "wi_1": params["wi"]}
         y, _, _ = nnx.merge(graph, named, rest)(x)
         return bench_moe_tpu.mean_square(y), ()
 
@@ -221,8 +222,10 @@ def _counted(sizes: list[int]) -> str:
 
 
 def _reason(error: Exception) -> str:
+    """What is told of it: of the TPU compiler's long messages the part that says why."""
     words = " ".join(str(error).split())
-    return f"{type(error).__name__}: {words[:200]}"
+    told = re.search(r"E\d{4}: \w+(: [\w ]+)?|Ran out of memory[^,;]{0,80}", words)
+    return f"{type(error).__name__}: {told[0] if told else words[:160]}"
 
 
 def _draw(seed: int, like: jax.ShapeDtypeStruct) -> jax.Array:
