@@ -128,7 +128,8 @@ class Operation:
     """The work of all instructions that come from one operation of the user's program.
 
     A fusion's work goes to the matrix products in it, or is divided by bytes; what has no scope of
-    its own goes to the scope that made its operands. Collectives are not among them.
+    its own goes to the one that made its operands, else to the one that uses it. Collectives are
+    not among them.
 
     Attributes:
       scope: The `jax.named_scope`s around it, as `attention/projections`; "" outside of any.
