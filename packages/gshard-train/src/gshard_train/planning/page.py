@@ -14,7 +14,7 @@ from gshard_annotate.inspector.quantities import duration, size
 from gshard_train.planning.row import Row
 from gshard_train.planning.search import Found
 from gshard_train.planning.table import best_first, layout_cells, layout_line, outcome, said_of
-from gshard_train.precompiling.card import ESTIMATE
+from gshard_train.precompiling.card import ESTIMATE, title_of
 from gshard_train.precompiling.job import Job
 
 _HEADINGS: tuple[Heading, ...] = (
@@ -54,12 +54,12 @@ def page(job: Job, found: Found, refused: Mapping[str, int], conclusion: str) ->
     """
     folder = resources.files("gshard_annotate") / "inspector" / "page"
     template = string.Template((folder / "report.html").read_text("utf-8"))
-    files = ", ".join(job.gin_files)
     said = "".join(f"<p>{escape(line)}</p>" for line in conclusion.splitlines())
     rows = best_first(found.rows)
     body = [
         '<header><div><p class="eyebrow">Layouts</p>'
-        f"<h1>{escape(files)}</h1><p class='soft'>{escape(job.topology)}</p></div></header>",
+        f"<h1>{escape(title_of(job))}</h1>"
+        f'<p class="soft">{escape(job.topology)}</p></div></header>',
         f"<section><h2>What was found</h2>{said}</section>",
         _picture(rows, found.best),
         table_section("layouts", f"Compiled ({len(rows):,})", _HEADINGS, _rows(rows, found.best)),
@@ -68,7 +68,7 @@ def page(job: Job, found: Found, refused: Mapping[str, int], conclusion: str) ->
         f"<section><h2>How to read it</h2><p>{escape(ESTIMATE)}</p></section>",
     ]
     return template.substitute(
-        title=escape(f"Layouts of {files} on {job.topology}"),
+        title=escape(f"{title_of(job)} on {job.topology}: layouts"),
         body="\n".join(filter(None, body)),
         css=(folder / "report.css").read_text("utf-8") + _STYLE,
         js=(folder / "report.js").read_text("utf-8"),

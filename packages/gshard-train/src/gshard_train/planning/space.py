@@ -26,6 +26,7 @@ from gshard_train.precompiling.layout import Layout, RulesName
 BATCH_AXES = ("replica", "data", "expert")
 _RULES: Mapping[RulesName, Callable[[], Rules]] = {
     "gshard": layouts.gshard,
+    "dense_split": layouts.dense_split,
     "fsdp": layouts.fsdp,
     "tensor_parallel": layouts.tensor_parallel,
     "several_slices": layouts.several_slices,
@@ -123,11 +124,12 @@ def _variants(cut: Layout, experiment: Experiment, space: Space) -> Iterator[Lay
     """A cut with everything that fits every mesh."""
     own = experiment.model
     moe, least = own.num_experts > 0, _fewest_groups(cut, cut.mesh or space.own_mesh or {})
+    largest = least if own.num_groups % least else own.num_groups
     remats = _varied(space, "remat", own, [one for one in _REMATS if moe or one != _REMATS[1]])
     kinds = _varied(space, "dispatch", own, _DISPATCHES if moe else ())
     for remat, dispatch in itertools.product(remats, kinds):
         # Without one-hot products smaller groups save nothing, and drop more tokens.
-        if dispatch != "gather" or cut.num_groups in (None, own.num_groups, least):
+        if dispatch != "gather" or cut.num_groups in (None, largest):
             yield dataclasses.replace(cut, remat=remat, dispatch=dispatch)
 
 
@@ -144,19 +146,22 @@ def _meshes_and_rules(
 ) -> Iterator[tuple[Mapping[str, int] | None, RulesName | None]]:
     own = rules_name(experiment)
     keep_rules = "rules" not in space.vary or own is None
-    if "mesh" not in space.vary:
-        yield None, None if keep_rules else _gshard_rules(space.own_mesh or {})
-        if not keep_rules:
-            yield None, "fsdp"
+    meshes = _meshes(experiment, space) if "mesh" in space.vary else [None]
+    for mesh in meshes:
+        for rules in [None] if keep_rules else _rules_for(mesh or space.own_mesh or {}):
+            yield mesh, rules
+
+
+def _rules_for(mesh: Mapping[str, int]) -> Iterator[RulesName]:
+    """What may split a model on a mesh."""
+    yield _gshard_rules(mesh)
+    # A layer's parameters would be gathered again at every tick of a pipeline.
+    if mesh.get("stage", 1) > 1:
         return
-    for mesh in _meshes(experiment, space):
-        if keep_rules:
-            yield mesh, None
-            continue
-        yield mesh, _gshard_rules(mesh)
-        # A layer's parameters would be gathered again at every tick of a pipeline.
-        if batch_parts(mesh) > 1 and "stage" not in mesh:
-            yield mesh, "fsdp"
+    if mesh.get("expert", 1) > 1 and mesh.get("model", 1) == 1:
+        yield "dense_split"
+    if batch_parts(mesh) > 1:
+        yield "fsdp"
 
 
 def _gshard_rules(mesh: Mapping[str, int]) -> RulesName:

@@ -37,6 +37,7 @@ def report(found: Found, refused: Mapping[str, int]) -> str:
         own = any(row.candidate.own for row in rows)
         lines.append("> is the fastest that fits" + ", * the gin files' own layout" * own)
         lines += ["", _ENDED[found.ended] + _waiting(found)]
+    lines += _too_high_floors(rows)
     lines += _counted("left out", found.skipped) + _counted("refused by the checks", refused)
     return "\n".join(lines)
 
@@ -140,6 +141,16 @@ def _waiting(found: Found) -> str:
     if not found.waiting:
         return ""
     return f" {found.waiting:,} layouts that might fit were not compiled."
+
+
+def _too_high_floors(rows: Sequence[Row]) -> list[str]:
+    wrong = [row for row in rows if row.seconds and row.seconds < row.candidate.floor.seconds]
+    if not wrong:
+        return []
+    return [
+        f"{len(wrong)} of them are below their floor of time: what was left out for its floor may "
+        "be faster too."
+    ]
 
 
 def _counted(what: str, reasons: Mapping[str, int]) -> list[str]:

@@ -12,7 +12,9 @@ from gshard_train.models.remat import Remat
 if TYPE_CHECKING:
     from gshard_train.experiment import Experiment
 
-RulesName = Literal["gshard", "fsdp", "tensor_parallel", "several_slices", "pipeline"]
+RulesName = Literal[
+    "gshard", "dense_split", "fsdp", "tensor_parallel", "several_slices", "pipeline"
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
