@@ -209,13 +209,17 @@ def _card(compiler: "Compiler", result: "Result") -> "CostCard":
     if not values.advise or not result.fault or result.fault.kind != "too large":
         return card
     logging.info("It %s. Looking for what would make it fit.", card.verdict)
-    advice = advise(
-        compiler,
-        result,
-        timeout_seconds=values.timeout,
-        on_try=lambda what: logging.info("Trying %s.", what),
-        on_tried=lambda tried: logging.info("%s", tried),
-    )
+    try:
+        advice = advise(
+            compiler,
+            result,
+            timeout_seconds=values.timeout,
+            on_try=lambda what: logging.info("Trying %s.", what),
+            on_tried=lambda tried: logging.info("%s", tried),
+        )
+    except KeyboardInterrupt:
+        print(card.text(), flush=True)  # what is known already
+        raise
     return dataclasses.replace(card, advice=advice)
 
 
