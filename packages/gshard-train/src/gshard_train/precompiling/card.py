@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gshard_annotate.inspector.chips import Chip, find_chip
+from gshard_annotate.inspector.grouping import surprise_groups
 from gshard_annotate.inspector.report import Report
 from gshard_train.precompiling.advice import Advice
 from gshard_train.precompiling.breakdown import breakdown
@@ -61,7 +62,7 @@ class CostCard:
       device_years: days times devices, in years of 365 days.
       price: of a device-hour; None where none was given.
       money: for all of it.
-      surprises: exchanges and values that nobody asked for.
+      surprises: exchanges and values that nobody asked for, alike ones as one.
       lower_seconds: of tracing and lowering.
       compile_seconds: of the compiler.
       host_peak_bytes: largest resident memory of the process that compiled.
@@ -182,7 +183,7 @@ def cost_card(result: Result, *, tokens: float = 1e12, price: float | None = Non
         device_years=None if days is None else days * facts.num_devices / _YEAR_DAYS,
         price=price,
         money=None if days is None or price is None else days * 24 * facts.num_devices * price,
-        surprises=tuple(report.surprises) if report else (),
+        surprises=tuple(one.sentence for one in surprise_groups(report)) if report else (),
         lower_seconds=result.lower_seconds,
         compile_seconds=result.compile_seconds,
         host_peak_bytes=result.host_peak_bytes,
