@@ -44,12 +44,14 @@ def fsdp() -> Rules:
 
 
 def dense_split() -> Rules:
-    """The paper's, with the dense feed-forward layers stored in parts, one on each expert's device.
+    """Experts on all devices, and what is no expert split over the axis `expert` (as `fsdp`).
 
-    For models whose copy of what is no expert does not fit: a layer's two matrices are gathered
-    when it runs, and their gradients scattered. Its hidden width must be a multiple of `expert`.
+    For models whose copy of what is no expert does not fit, on more devices than the model width
+    can be split over: `data` times `expert` divides the experts, `expert` the model width.
     """
-    return _rules(mlp="expert", expert_mlp="model")
+    return _rules(
+        expert=("data", "expert"), dispatched_group="replica", embed="expert", expert_embed=None
+    )
 
 
 def _rules(*, needed: str | None = None, **mesh_axes: MeshAxes) -> Rules:
