@@ -150,6 +150,10 @@ def test_verdicts():
     report = dataclasses.replace(REPORT, memory=dataclasses.replace(REPORT.memory, limit=None))
     unknown = cost_card(dataclasses.replace(FITS, facts=kind, report=report))
     assert unknown.verdict == "takes 10.5 GiB a device, whose memory is not known"
+    timeless = dataclasses.replace(report, chip=None, cost=Cost(flops=2e13, bytes_accessed=1e12))
+    card = cost_card(dataclasses.replace(FITS, facts=kind, report=timeless))
+    for shown in (card.text(), card.html()):
+        assert "NO ESTIMATE of times: the figures of TPU v9 are not known" in shown
 
 
 def test_what_is_not_compiled_may_still_be_too_large():

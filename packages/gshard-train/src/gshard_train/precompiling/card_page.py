@@ -20,6 +20,7 @@ from gshard_train.precompiling.card_text import (
     UNITS,
     cost_rows,
     memory_rows,
+    no_estimate,
     outcome_of_compiling,
 )
 from gshard_train.precompiling.exchange_sums import ExchangeSum
@@ -99,7 +100,7 @@ def _verdict(card: CostCard) -> str:
 
 def _figures(card: CostCard) -> str:
     if card.step_seconds is None or card.tokens_per_second is None:
-        return ""
+        return f'<p class="soft">{escape(no_estimate(card))}</p>' if card.is_compiled else ""
     figures = [
         (
             f"Estimated {UNITS[card.mode][0]}",

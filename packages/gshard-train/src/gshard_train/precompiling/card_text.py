@@ -96,6 +96,13 @@ def cost_rows(card: CostCard) -> Iterator[tuple[str, str]]:
         yield "money", f"{card.money:,.0f}"
 
 
+def no_estimate(card: CostCard) -> str:
+    """Why a compiled program has no times; "" where there is no program."""
+    if not card.is_compiled:
+        return ""
+    return f"NO ESTIMATE of times: the figures of {card.device_kind} are not known"
+
+
 def outcome_of_compiling(card: CostCard) -> str:
     """What compiling took."""
     spent = card.lower_seconds + card.compile_seconds
@@ -119,7 +126,7 @@ def _head(card: CostCard) -> str:
 
 def _speed(card: CostCard) -> str:
     if card.step_seconds is None or card.tokens_per_second is None:
-        return ""
+        return no_estimate(card)
     longest = card.target_tokens // card.batch_size
     of = f" of translations of {longest:,} tokens" if card.mode == "decode" else ""
     used = "" if card.utilisation is None else f", {percent(card.utilisation)} of peak (model FLOP)"
