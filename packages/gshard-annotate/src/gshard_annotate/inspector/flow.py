@@ -86,6 +86,8 @@ class Flow:
 
     def origins(self, one: Instruction, index: int = -1) -> list[Node]:
         """The values that an array really is, seen through tuples, loops and calls."""
+        if one.opcode not in _PASSING:
+            return [Node(one, index)]
         found: dict[tuple, Node] = {}
         waiting, seen = [(one, index)], set()
         while waiting:
