@@ -58,12 +58,12 @@ class Found:
 
 
 def rank(candidate: Candidate, guess: Guess, device_bytes: int) -> tuple:
-    """By which the next one is chosen: the fastest of those that seem to fit.
+    """By which the next one is chosen: of those that seem to fit the one with the highest hopes.
 
     Of equals it is the one with the fewest groups, which drops the fewest tokens.
     """
     too_large = guess.bytes(candidate) > device_bytes
-    return too_large, guess.seconds(candidate), candidate.experiment.model.num_groups
+    return too_large, guess.hopeful_seconds(candidate), candidate.experiment.model.num_groups
 
 
 class Search:

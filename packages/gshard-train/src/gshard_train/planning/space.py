@@ -158,7 +158,8 @@ def _rules_for(mesh: Mapping[str, int]) -> Iterator[RulesName]:
     # A layer's parameters would be gathered again at every tick of a pipeline.
     if mesh.get("stage", 1) > 1:
         return
-    if mesh.get("expert", 1) > 1 and mesh.get("model", 1) == 1:
+    # With one of them of size 1 it is fsdp, or splits nothing.
+    if mesh.get("expert", 1) > 1 and mesh.get("data", 1) > 1:
         yield "dense_split"
     if batch_parts(mesh) > 1:
         yield "fsdp"

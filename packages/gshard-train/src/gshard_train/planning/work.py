@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from gshard_annotate.checks import axes_size
 from gshard_moe.capacity import capacity
 from gshard_train.experiment import Experiment
 from gshard_train.models.config import TransformerConfig
 from gshard_train.monitoring.utilisation import step_flops
 from gshard_train.planning.held import Held
-from gshard_train.planning.space import batch_parts
+from gshard_train.planning.space import abstract_mesh, batch_parts
 
 # What recomputing cannot leave out of a forward pass: a block's last product is in no gradient.
 _RECOMPUTED = 0.5
@@ -91,7 +92,9 @@ class Work:
 
     def sent(self) -> Iterator[Sent]:
         """The exchanges that no program of the layout can leave out."""
-        experts, model = self.mesh.get("expert", 1), self.mesh.get("model", 1)
+        mesh = abstract_mesh(self.mesh)
+        experts = axes_size(self.experiment.rules.mesh_axes("expert", mesh), dict(self.mesh))
+        model = self.mesh.get("model", 1)
         for side in self._sides():
             layers = side.layers / self.mesh.get("stage", 1) * self.idle
             if self.experiment.model.num_experts and experts > 1:
