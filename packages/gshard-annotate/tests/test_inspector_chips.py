@@ -118,13 +118,18 @@ def test_dimensions_of_a_machine_are_rings_where_its_links_close_them():
         ("all-gather", 4, Block((4,), (False,)), 75.0),
         ("all-to-all", 4, Block((4,), (False,)), 100.0),
         ("all-reduce", 8, Block((2, 4), (False, True)), 2 * 1000 * 7 / 8 / 30),
+        # Two cores on each of 4 chips: the links carry what both have added up.
+        ("all-reduce", 8, Block((4,), (True,)), 2 * 1000 * 3 / 4 / 40),
+        ("all-to-all", 8, Block((4,), (True,)), 50.0),
+        # Two cores of one chip, whose memory moves 5 bytes a second.
+        ("all-reduce", 2, Block((1,), (True,)), 1000 / 5),
         # Two slices: the sums of an eighth each cross the network once in each direction.
         ("all-reduce", 16, Block((2, 4), (True, True), slices=2), 1750 / 40 + 1000 / 8 / 2),
         ("all-to-all", 2, Block((1,), (True,), slices=2), 250.0),
     ],
 )
-def test_time_on_lines_and_between_slices(kind, group, block, seconds):
-    chip = dataclasses.replace(TORUS, network_bandwidth=2.0)
+def test_time_on_lines_chips_of_two_cores_and_between_slices(kind, group, block, seconds):
+    chip = dataclasses.replace(TORUS, network_bandwidth=2.0, memory_bandwidth=5.0)
     assert exchange_seconds(kind, 1000, group, chip, block) == pytest.approx(seconds)
 
 

@@ -4,6 +4,7 @@ A floor as well: bandwidth alone, without latency, contention or what else is un
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,7 +79,8 @@ def exchange_seconds(
       one of a line), all-reduce twice that. In an all-to-all a piece travels a quarter of each
       ring on average, so that side/8 of the array crosses each link of the longest side; of a
       line side/4 crosses the link in its middle. A collective-permute sends the array over one
-      link.
+      link. Cores of one chip add and gather among themselves first, so that their links carry a
+      sum or an array once and not for each core; within one chip all goes through its memory.
     - Switch: the same without hops: (n-1)/n of the array at the device's bandwidth, that of the
       network when the group is larger than a node.
     - Several slices: what leaves a slice goes over the network besides.
@@ -116,14 +118,17 @@ def _crossing(kind: str, num_bytes: int, parts: int) -> float:
 def _on_torus(kind: str, num_bytes: int, group: int, chip: Chip, block: Block) -> float:
     if group <= 1:
         return 0.0
+    cores = max(1, group // math.prod(block.sides))
+    if cores == group:
+        return _crossing(kind, num_bytes, group) / chip.memory_bandwidth
     if kind == "collective-permute":
         return num_bytes / chip.link_bandwidth
     dims = list(zip(block.sides, block.closed, strict=True))
     if kind in _ALL_TO_ALL:
         farthest = max(max(side, 2) / (8 if closed else 4) for side, closed in dims)
         return num_bytes * farthest / chip.link_bandwidth
-    links = sum(2 if closed else 1 for _, closed in dims)
-    return _crossing(kind, num_bytes, group) / (links * chip.link_bandwidth)
+    links = cores * sum(2 if closed else 1 for _, closed in dims)
+    return _crossing(kind, num_bytes, group // cores) / (links * chip.link_bandwidth)
 
 
 def _block(sides: tuple[int, ...], chip: Chip) -> Block:
