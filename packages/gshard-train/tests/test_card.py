@@ -146,6 +146,7 @@ def test_verdicts():
     assert cost_card(TOO_LARGE).verdict.endswith("1.5 GiB too much")
     assert cost_card(CRASHED).fits is None
     assert "died of SIGSEGV" in cost_card(CRASHED).text()
+    assert "COMPILING: not finished" in cost_card(CRASHED).text()
     kind = dataclasses.replace(FACTS, device_kind="TPU v9")
     report = dataclasses.replace(REPORT, memory=dataclasses.replace(REPORT.memory, limit=None))
     unknown = cost_card(dataclasses.replace(FITS, facts=kind, report=report))

@@ -108,6 +108,8 @@ def outcome_of_compiling(card: CostCard) -> str:
     spent = card.lower_seconds + card.compile_seconds
     if not card.is_compiled and not card.fault:
         return "not asked for"
+    if not spent:  # nobody was left to tell
+        return "not finished"
     ended = "done in" if card.is_compiled else "given up after"
     traced = f", {duration(card.lower_seconds)} of it for tracing" if card.lower_seconds else ""
     return (
