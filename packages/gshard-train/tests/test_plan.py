@@ -7,11 +7,13 @@ from pathlib import Path
 
 import jax
 import pytest
+from absl import flags
 
 from gshard_annotate.inspector.report import Cost, Memory, Report
+from gshard_train import plan
 from gshard_train.errors import UserError
 from gshard_train.planning import planner, winner
-from gshard_train.planning.options import Options
+from gshard_train.planning.options import VARIED, Options
 from gshard_train.precompiling.compiler import Progress
 from gshard_train.precompiling.configuration import configured
 from gshard_train.precompiling.job import Facts, Fault, Job, Result
@@ -222,6 +224,14 @@ def test_dry_run_shows_what_would_be_compiled_first(planned, capsys):
     assert re.search(
         r"^  [\d.e-]+ s a step \(at least .*data 2 expert 4, gshard, 8 groups.* \*$", out, re.M
     )
+
+
+def test_flags_begin_with_everything_varied():
+    values = flags.FlagValues()
+    plan.define(values)
+    values(["gshard-plan", "--topology=v3:2x2"])
+    assert tuple(values.vary) == VARIED
+    assert (values.timeout, values.time_limit, values.candidates) == (300.0, 600.0, None)
 
 
 def test_place_for_the_file_is_refused_before_anything_is_done(tmp_path):

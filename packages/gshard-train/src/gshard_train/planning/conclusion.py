@@ -47,7 +47,8 @@ def _best(best: Row, found: Found, options: Options) -> str:
     elif own is not None and own.fits and own.seconds and best.seconds:
         lines.append(f"{own.seconds / best.seconds:.2f} times as fast as the gin files' own.")
     elif own is not None:
-        lines.append("The gin files' own does not fit.")
+        large = own.result.fault is None or own.result.fault.kind == "too large"
+        lines.append(f"The gin files' own {'does not fit' if large else 'was not compiled'}.")
     if card.days is not None and card.device_years is not None:
         money = "" if card.money is None else f", {card.money:,.0f} at {card.price:g} an hour"
         lines.append(
@@ -58,8 +59,9 @@ def _best(best: Row, found: Found, options: Options) -> str:
     before, after = _groups(own, best)
     if before != after:
         lines.append(
-            f"With {after} groups instead of {before} other tokens share the slots of an expert, "
-            "so training is not the same to the last digit; --vary without num_groups keeps it."
+            f"With {after} groups instead of {before} other tokens share an expert's slots, and "
+            "others find none: the model learns from other numbers. --vary without num_groups "
+            "keeps them."
         )
     return "\n".join(lines)
 
