@@ -64,7 +64,8 @@ def define(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string(
         "save_program",
         None,
-        "Write the compiled program, which training.train.program = FILE loads on such a machine.",
+        "Compile the training step once more and write it: training.train.program = 'FILE' takes "
+        "it on such a machine.",
         flag_values=values,
     )
     flags.DEFINE_bool(

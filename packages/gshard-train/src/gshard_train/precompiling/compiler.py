@@ -30,7 +30,7 @@ class Progress:
     """How far the child is.
 
     Attributes:
-      doing: "starting", "checking", "tracing", "compiling" or "saving".
+      doing: "starting", "checking", "tracing" or "compiling".
       seconds: since the job was given.
       host_bytes: memory of the child now.
       pid: the child's.

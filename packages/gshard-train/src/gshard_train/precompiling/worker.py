@@ -113,7 +113,7 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
     mesh = program.prepared.mesh
     # Decoding ends when all sentences have; the longest that they may be is counted.
     trips = program.experiment.task_feature_lengths["targets"] if job.mode == "decode" else 1
-    compiled, report = _attempt(
+    _, report = _attempt(
         result,
         lambda: inspect_lowered(lowered, mesh=mesh, title=title(job), assumed_trips=trips),
         began,
@@ -122,14 +122,16 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
         report = dataclasses.replace(report, notes=(*report.notes, _BETWEEN_SLICES))
     result = dataclasses.replace(result, report=report, compile_seconds=report.compile_seconds)
     if path := job.save_program:
-        tell(doing="saving")
-        _attempt(result, lambda: _save(path, program, lowered, compiled))
+        tell(doing="compiling again, to save")
+        _attempt(result, lambda: _save(path, program, lowered))
     return result
 
 
-def _save(path: str, program: Any, lowered: Any, compiled: Any) -> None:
+def _save(path: str, program: Any, lowered: Any) -> None:
     from gshard_train.precompiling import saved_program
 
+    # The program that was inspected would write down its steps again wherever it is loaded.
+    compiled = lowered.compile()
     try:
         saved_program.save(path, compiled, lowered, mesh=program.prepared.mesh, config=program.text)
     except OSError as error:
