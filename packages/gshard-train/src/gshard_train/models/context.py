@@ -88,13 +88,15 @@ class Context:
         """A key for each row, for what sub-part `number` draws; None when evaluating."""
         if self.keys is not None:
             return self.keys.row_SB[number - 1]
-        return None if self.key is None else _fold_each(self.fold(number).key, self.row_B)
+        key = self.fold(number).key
+        return None if key is None else _fold_each(key, self.row_B)
 
     def group_keys(self) -> Key[Array, " G"] | None:
         """A key for each group, for the coin of a layer; None when evaluating."""
         if self.keys is not None:
             return self.keys.group_G
-        return None if self.key is None else _fold_each(self.fold(_COIN).key, self.group_G)
+        key = self.fold(_COIN).key
+        return None if key is None else _fold_each(key, self.group_G)
 
     def label_GS(self) -> Int[Array, "G S"] | None:
         """The label of each token of each group."""
