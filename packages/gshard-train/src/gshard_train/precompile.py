@@ -8,8 +8,8 @@ buffers and remat; with --mode=eval or decode what gshard-eval or gshard-infer w
 file is enough; a run file, or a run's config.gin, may be given too. The devices that it names are
 replaced by those of the topology. No data is read and nothing is written but what is asked for.
 
-Topologies: v2:AxB, v3:AxB, v5e:AxB, v6e:AxB, v4:AxBxC, v5p:AxBxC, tpu7x:AxBxC, in chips; on v2, v3,
-v4 and tpu7x a chip has two devices. Needs the TPU compiler: pip install 'gshard-train[tpu]'.
+Topologies: v2:AxB, v3:AxB, v5e:AxB, v6e:AxB, v4:AxBxC, v5p:AxBxC, tpu7x:AxBxC, in chips; on v2, v3
+and tpu7x a chip has two devices. Needs the TPU compiler: pip install 'gshard-train[tpu]'.
 
 Exit code 0: it fits. 1: it does not, or the compiler failed. 2: something has to be mended first.
 """

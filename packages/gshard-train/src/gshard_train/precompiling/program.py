@@ -167,7 +167,7 @@ def _mesh_on(
     except ValueError as error:
         what, present, _ = str(error).removeprefix("make_mesh: ").partition(" present;")
         if not present:
-            raise
+            raise UserError(f"{what}; the machine has --num_slices={num_slices}") from error
         raise UserError(
             f"{what} in {topology}; give sizes that multiply to that (--mesh=data=1,expert=-1: -1 "
             "is what is left), or another topology"
