@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from typing import cast
 
 import pytest
 
@@ -21,7 +22,7 @@ from gshard_m4.prepared import write_prepared
 from gshard_m4.sample.corpus import corpus as sample
 from gshard_train import command_line, config
 from gshard_train.precompiling.configuration import loaded_config
-from gshard_train.precompiling.job import Job
+from gshard_train.precompiling.job import Job, Mode
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
@@ -120,10 +121,9 @@ def check_gin(module: str, arguments: list[str]) -> None:
     if files == ["/tmp/model/config.gin"]:  # what a run has left
         return
     if module in _COMPILE_ONLY:
-        mode = dict(given).get("--mode", "train")
-        loaded_config(
-            Job(gin_files=tuple(files), gin_bindings=tuple(bindings), topology="", mode=mode)
-        )
+        mode = next((value for flag, value in given if flag == "--mode"), "train")
+        job = Job(gin_files=tuple(files), gin_bindings=tuple(bindings), topology="")
+        loaded_config(dataclasses.replace(job, mode=cast(Mode, mode)))
         return
     config.load(files, bindings)
 
