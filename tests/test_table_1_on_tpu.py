@@ -7,6 +7,7 @@ import collections
 
 import pytest
 
+from gshard_train.precompiling.breakdown import breakdown
 from gshard_train.precompiling.compiler import Compiler
 from gshard_train.precompiling.job import Job
 
@@ -43,6 +44,8 @@ def _exchanges(compiler, model, mesh):
     result = compiler.compile(job)
     assert result.fault is None, result.fault
     assert result.report is not None
+    # The model's named scopes tell where the time goes.
+    assert breakdown(result.report)["other"] < 0.05 * (result.report.cost.step_seconds or 0.0)
     times = collections.Counter()
     for one in result.report.exchanges:
         times[one.collective.kind] += one.times
