@@ -3,7 +3,9 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import textwrap
+import time
 
 import pytest
 
@@ -156,6 +158,18 @@ def test_progress_is_told_and_an_interruption_ends_the_child(stand_in):
     assert [each.doing for each in told][-1] == "compiling"
     with pytest.raises(ProcessLookupError):
         os.kill(told[-1].pid, 0)
+
+
+def test_a_child_that_was_killed_between_two_jobs_is_started_again(stand_in):
+    with Compiler() as compiler:
+        compiler.compile(JOB)
+        first = compiler._child
+        assert first is not None
+        os.kill(first.process.pid, signal.SIGKILL)
+        while first.process.poll() is None:
+            time.sleep(0.01)
+        assert compiler.compile(JOB).fault is None
+        assert compiler._child is not first
 
 
 def test_a_missing_compiler_is_told_before_a_child_starts(monkeypatch):

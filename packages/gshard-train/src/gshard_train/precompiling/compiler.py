@@ -84,6 +84,8 @@ class Compiler:
     def _ask(self, do: Literal["compile", "describe"], job: Job, timeout: float | None) -> Result:
         if importlib.util.find_spec("libtpu") is None:
             return Result(job=job, fault=Fault(kind="refused", message=_LIBTPU))
+        if self._child and self._child.process.poll() is not None:
+            self.close()  # it was killed while it waited
         if self._child is None:
             self._child = _Child()
         try:
