@@ -12,7 +12,7 @@ from gshard_annotate import Rules
 from gshard_annotate.checks import axes_tuple
 from gshard_train import state
 from gshard_train.monitoring.overview import device_bytes
-from gshard_train.planning.space import BATCH_AXES, abstract_mesh, batch_parts
+from gshard_train.planning.meshes import BATCH_AXES, abstract_mesh, batch_parts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,32 +7,23 @@ share an expert's slots.
 import collections
 import dataclasses
 import itertools
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from jax.sharding import AbstractMesh, AxisType, Mesh
-
-from gshard_annotate import Rules
 from gshard_moe.capacity import capacity
 from gshard_moe.layer import Dispatch
-from gshard_train import layouts
 from gshard_train.experiment import Experiment
 from gshard_train.mesh_faults import mesh_faults
 from gshard_train.models.remat import Remat
+from gshard_train.planning.meshes import (
+    abstract_mesh,
+    batch_parts,
+    meshes,
+    rules_for,
+    rules_name,
+)
 from gshard_train.planning.options import VARIED
 from gshard_train.precompiling.layout import Layout, RulesName
 
-BATCH_AXES = ("replica", "data", "expert")
-_RULES: Mapping[RulesName, Callable[[], Rules]] = {
-    "gshard": layouts.gshard,
-    "dense_split": layouts.dense_split,
-    "fsdp": layouts.fsdp,
-    "tensor_parallel": layouts.tensor_parallel,
-    "several_slices": layouts.several_slices,
-    "pipeline": layouts.pipeline,
-}
-_AXES = ("data", "expert", "model", "stage")
 _REMATS: tuple[Remat, ...] = ("none", "save_dispatch", "full")
 _DISPATCHES: tuple[Dispatch, ...] = ("einsum", "gather")
 _MICROBATCHES = (1, 2, 4, 8)
@@ -92,17 +83,6 @@ def identity(layout: Layout, experiment: Experiment, space: Space) -> tuple:
     return sizes, applied.rules.pairs, applied.model, applied.microbatches
 
 
-def abstract_mesh(axes: Mapping[str, int]) -> Mesh:
-    """A mesh of these axes without devices, for what asks for nothing but sizes."""
-    auto = (AxisType.Auto,) * len(axes)
-    return cast(Mesh, AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=auto))
-
-
-def batch_parts(mesh: Mapping[str, int]) -> int:
-    """Parts that a mesh makes of a batch."""
-    return math.prod(mesh.get(axis, 1) for axis in BATCH_AXES)
-
-
 def _cuts(experiment: Experiment, space: Space) -> Iterator[Layout]:
     """Layouts that differ in what the checks look at."""
     for mesh, rules in _meshes_and_rules(experiment, space):
@@ -146,60 +126,12 @@ def _meshes_and_rules(
 ) -> Iterator[tuple[Mapping[str, int] | None, RulesName | None]]:
     own = rules_name(experiment)
     keep_rules = "rules" not in space.vary or own is None
-    meshes = _meshes(experiment, space) if "mesh" in space.vary else [None]
-    for mesh in meshes:
-        for rules in [None] if keep_rules else _rules_for(mesh or space.own_mesh or {}):
+    all_of_them = (
+        meshes(experiment, space.num_devices, space.num_slices) if "mesh" in space.vary else [None]
+    )
+    for mesh in all_of_them:
+        for rules in [None] if keep_rules else rules_for(mesh or space.own_mesh or {}):
             yield mesh, rules
-
-
-def _rules_for(mesh: Mapping[str, int]) -> Iterator[RulesName]:
-    """What may split a model on a mesh."""
-    yield _gshard_rules(mesh)
-    # A layer's parameters would be gathered again at every tick of a pipeline.
-    if mesh.get("stage", 1) > 1:
-        return
-    # With one of them of size 1 it is fsdp, or splits nothing.
-    if mesh.get("expert", 1) > 1 and mesh.get("data", 1) > 1:
-        yield "dense_split"
-    if batch_parts(mesh) > 1:
-        yield "fsdp"
-
-
-def _gshard_rules(mesh: Mapping[str, int]) -> RulesName:
-    """The paper's rules for a mesh, by the name that says what the mesh must have."""
-    if mesh.get("stage", 1) > 1:
-        return "pipeline"
-    if mesh.get("replica", 1) > 1:
-        return "several_slices"
-    return "tensor_parallel" if mesh.get("model", 1) > 1 else "gshard"
-
-
-def rules_name(experiment: Experiment) -> RulesName | None:
-    """What the experiment's rules are called; None for rules that only its files have."""
-    for name, rules in _RULES.items():
-        if rules() == experiment.rules:
-            return name
-    return None
-
-
-def _meshes(experiment: Experiment, space: Space) -> Iterator[dict[str, int]]:
-    """Every way to write the number of devices as a product; data and expert are always named."""
-    first = {"replica": space.num_slices} if space.num_slices > 1 else {}
-    axes = [axis for axis in _AXES if axis != "expert" or experiment.model.num_experts]
-    for sizes in _factorisations(space.num_devices // space.num_slices, len(axes)):
-        split = dict(zip(axes, sizes, strict=True))
-        data, expert = split.pop("data"), split.pop("expert", 1)
-        more = {axis: size for axis, size in split.items() if size > 1}
-        yield {**first, "data": data, "expert": expert, **more}
-
-
-def _factorisations(number: int, count: int) -> Iterator[tuple[int, ...]]:
-    if count == 1:
-        yield (number,)
-        return
-    for size in range(1, number + 1):
-        if number % size == 0:
-            yield from ((size, *rest) for rest in _factorisations(number // size, count - 1))
 
 
 def _pipelines(mesh: Mapping[str, int]) -> Sequence[int | None]:

@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from gshard_annotate.inspector.quantities import size
+from gshard_train.planning.meshes import rules_name
 from gshard_train.planning.row import Candidate, Row
 from gshard_train.planning.search import Found
-from gshard_train.planning.space import rules_name
 from gshard_train.precompiling.breakdown import breakdown
 
 _HEAD = (

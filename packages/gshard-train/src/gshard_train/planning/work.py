@@ -17,7 +17,7 @@ from gshard_train.experiment import Experiment
 from gshard_train.models.config import TransformerConfig
 from gshard_train.monitoring.utilisation import step_flops
 from gshard_train.planning.held import Held
-from gshard_train.planning.space import abstract_mesh, batch_parts
+from gshard_train.planning.meshes import abstract_mesh, batch_parts
 
 # What recomputing cannot leave out of a forward pass: a block's last product is in no gradient.
 _RECOMPUTED = 0.5
