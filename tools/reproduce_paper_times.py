@@ -97,9 +97,8 @@ def breakdown(found: Found) -> Section:
         "model's pairs; of attention two thirds, since decoder layers attend twice.",
         f"Estimate: {ESTIMATE}. It is to be compared with the paper's roofline; what was measured "
         "there is longer.",
-        "Activations are float32, as the paper's. Ours of attention has the random bits of dropout "
-        "in it (shifts, xor and additions of threefry), which are a good part of what it has beside "
-        "the matrix products.",
+        "Activations are float32, as the paper's. Attention here has the random bits of dropout in "
+        "it (shifts, xor and additions of threefry), a good part of its time.",
     )
     return Section(
         key="breakdown",
