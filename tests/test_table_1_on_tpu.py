@@ -25,6 +25,11 @@ SMALL = (
     "config.TransformerConfig.mlp = 256",
     "config.TransformerConfig.num_heads = 2",
     "config.TransformerConfig.head_dim = 64",
+    # What exchanges nothing and takes two thirds of the compiler's time.
+    "DROPOUT_RATE = 0.0",
+    "config.TransformerConfig.second_expert = 'always'",
+    "OPTIMIZER = @optimizer.sgd()",
+    "optimizer.sgd.learning_rate = 0.1",
 )
 
 
@@ -61,15 +66,8 @@ def test_two_all_to_alls_forward_and_two_backward_in_each_moe_layer_and_nothing_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "mesh"),
-    [
-        ("moe_128e_36l", {"data": 1, "expert": 8}),
-        ("moe_2048e_60l", {"data": 2, "expert": 4}),
-    ],
-)
-def test_models_with_split_dense_layers_gather_those_and_no_experts(compiler, model, mesh):
-    times, gathered = _exchanges(compiler, model, mesh)
+def test_the_largest_model_gathers_its_split_dense_layers_and_no_experts(compiler):
+    times, gathered = _exchanges(compiler, "moe_2048e_60l", {"data": 2, "expert": 4})
     assert times["all-to-all"] >= 4 * MOE_LAYERS  # the embedding's rows are exchanged too
     assert any("dense_feed_forward" in name for name in gathered)
     assert not any("experts" in name for name in gathered)
