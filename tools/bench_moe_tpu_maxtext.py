@@ -12,7 +12,7 @@ what a trainer needs beside that: mask, coin, losses, statistics.
 Nothing runs: milliseconds are estimates, floors both. The inspector's have the time on the
 interconnect, the compiler's (its `optimal_seconds`) have not; both charge a gather with its bytes,
 and only the compiler's charge scatters, of which MaxText has two, by the row. Custom kernels
-(megablox, ragged_dot) are in neither: their rows tell memory and collectives, and not time.
+(megablox, ragged_dot) are in neither: their rows tell memory and collectives, and no time.
 
 MaxText has to be installed beside ours, with JAX of the same TPU compiler, and needs Python 3.12:
 
@@ -207,6 +207,9 @@ def _line(name: str, row: dict[str, Any], ours: dict[str, Any]) -> str:
     cells = [f"{name:25}{row['gflop']:8.0f}"]
     scales = {"inspector_seconds": (1e3, 14), "optimal_seconds": (1e3, 13), "temp_mb": (1, 10)}
     for key, (scale, width) in scales.items():
+        if row["opaque"] and key != "temp_mb":
+            cells.append(f"{'-':>{width}}{'-':>7}")
+            continue
         ratio = f"{row[key] / ours[key]:.2f}" if ours else ""
         cells.append(f"{scale * row[key]:{width}.2f}{ratio:>7}")
     moved = "; ".join(f"{kind} {_counted(sizes)}" for kind, sizes in row["collectives"].items())
