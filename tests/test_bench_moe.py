@@ -109,4 +109,5 @@ def test_comparison_with_maxtext_gives_ratios_to_ours():
     assert line.split() == cells.split()
     # The time of a kernel that nobody can look into is not told.
     line = bench_moe_tpu_maxtext._line("kernel", theirs | {"opaque": ["1 run"]}, ours)
-    assert line.split() == "kernel 4 - - - - 20.00 2.50 1.0 all-to-all 2 x 65,536 [1 run]".split()
+    cells = "kernel 4 - - - - 20.00 2.50 1.0 all-to-all 2 x 65,536 [1 run]"
+    assert line.split() == cells.split()
