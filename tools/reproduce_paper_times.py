@@ -171,9 +171,9 @@ def growth(found: Found) -> Section:
     says = (
         f"From {few} experts on {few} cores to {many} on {many}: 16 times the experts, and almost "
         "16 times the parameters. The step has its optimizer and the sums of gradients.",
-        "What grows is the all-to-all, by its way on the torus, and gating, whose work on each core "
-        "grows with the experts. In the model 2,048 cores alone have closed rings, which take half "
-        "the time; the paper's times do not show that, so that its all-to-all grows twice as much.",
+        "What grows is the all-to-all, by its way on the torus, and gating, whose work on a core "
+        "grows with the experts. Of these machines the torus model closes the rings of that with "
+        "2,048 cores alone, which halves its all-to-all; the paper's times do not show that.",
     )
     return Section(
         key="growth",
