@@ -89,6 +89,10 @@ def main(arguments: list[str] | None = None) -> None:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", _VIRTUAL)
     warnings.filterwarnings("ignore", "`with mesh:` context manager")  # MaxText's own way
+    try:
+        machines = {name: topology_devices(name) for name in options.topologies}
+    except ValueError as error:
+        parser.error(str(error))
     found: dict[str, Any] = {"difference": difference()}
     print(
         f"{_VIRTUAL} virtual CPU devices, float32: gradients differ by {found['difference']:.1g}"
@@ -97,8 +101,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     if found["difference"] > TOLERANCE:
         parser.exit(1, f"they do not compute the same (allowed: {TOLERANCE:g})\n")
-    for name in options.topologies:
-        found[name] = _compare(name, options.rows)
+    for name, devices in machines.items():
+        found[name] = _compare(name, devices, options.rows)
     text = json.dumps(found)
     if options.json:
         options.json.write_text(text + "\n")
@@ -172,9 +176,8 @@ def around(mesh: jax.sharding.Mesh, rules: Any) -> Iterator[None]:
         yield
 
 
-def _compare(topology: str, rows: list[str]) -> dict[str, Any]:
+def _compare(topology: str, devices: list[Any], rows: list[str]) -> dict[str, Any]:
     """Figures of each row, printed as they come; of one that does not compile what it said."""
-    devices = topology_devices(topology)
     print(f"\n{topology}: {len(devices)} {devices[0].device_kind}, as many experts and groups")
     print(
         f"{'':25}{'GFLOP':>8}{'inspector ms':>14}{'/ours':>7}{'compiler ms':>13}{'/ours':>7}"
