@@ -1,0 +1,40 @@
+"""What a compiled program depends on beside its job: our own sources, and the compiler.
+
+Results that are kept in files are taken again only while both are the same.
+"""
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+from pathlib import Path
+
+_PACKAGES = ("gshard_annotate", "gshard_moe", "gshard_train")
+_KINDS = ("*.py", "*.gin")
+_LIBRARIES = ("jax", "jaxlib", "libtpu", "flax", "optax")
+
+
+@functools.cache
+def sources() -> str:
+    """A hash of our packages' code and gin files; one that is installed to edit has one version."""
+    digest = hashlib.sha256()
+    for name in _PACKAGES:
+        found = importlib.util.find_spec(name)
+        assert found is not None
+        assert found.origin is not None
+        folder = Path(found.origin).parent
+        for file in sorted(each for kind in _KINDS for each in folder.rglob(kind)):
+            digest.update(f"{name}/{file.relative_to(folder).as_posix()}\n".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Of what makes programs; a library that is not installed is left out."""
+    found = {}
+    for name in _LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
