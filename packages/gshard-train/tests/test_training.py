@@ -226,19 +226,23 @@ def test_faults_of_mesh_batch_groups_and_experts_come_together(experiment, tiny)
     model = TransformerConfig(**{**vars(tiny), "num_experts": 6, "num_groups": 12})
     faults = refused(experiment, model=model, batch_size=20)
     assert faults == [
-        "batch_size=20 cannot be divided by the 8 parts of mesh (data 2 x expert 4) (20 % 8 = 4); "
-        "use 16 or 24",
+        "batch_size=20 cannot be divided by the 8 parts of mesh (data 2 x expert 4) nor by "
+        "num_groups=12 (20 % 8 = 4); use 16 or 32",
         "num_experts=6 cannot be divided by the 4 parts of mesh axis 'expert' (6 % 4 = 2); "
         "use 4 or 8",
         "num_groups=12 cannot be divided by the 8 parts of mesh (data 2 x expert 4) (12 % 8 = 4); "
         "use 8 or 16",
-        "batch_size=20 cannot be divided by the 12 parts of num_groups (20 % 12 = 8); use 12 or 24",
     ]
 
 
 def test_a_mesh_that_does_not_fit_the_devices_is_refused(experiment):
-    (fault,) = refused(experiment, make_mesh=lambda: make_mesh({"data": 3, "expert": 4}))
-    assert fault.startswith("make_mesh: axes data=3, expert=4 need 12 devices, 8 are present")
+    wrong = {"data": 3, "expert": 4}
+    mesh, batch = refused(experiment, make_mesh=lambda: make_mesh(wrong), batch_size=20)
+    assert mesh.startswith("make_mesh: axes data=3, expert=4 need 12 devices, 8 are present")
+    assert (
+        batch
+        == "batch_size=20 cannot be divided by the 8 parts of num_groups (20 % 8 = 4); use 16 or 24"
+    )
 
 
 def test_lengths_and_directory_that_cannot_be_are_refused_together(experiment):

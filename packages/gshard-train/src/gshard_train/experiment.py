@@ -20,7 +20,7 @@ from gshard_train.batch_rows import own_share
 from gshard_train.data import FEATURES, PACKED_FEATURES, Feed, MakeFeed
 from gshard_train.errors import UserError, message, reported_as_user_error
 from gshard_train.loss import LossConfig
-from gshard_train.mesh_faults import mesh_faults
+from gshard_train.mesh_faults import batch_fault, mesh_faults
 from gshard_train.models.transformer import TransformerConfig
 from gshard_train.optimizer import OptimizerOfNames, resolved
 from gshard_train.ranges import counts
@@ -98,6 +98,8 @@ def prepare(experiment: Experiment, *, writes: bool = True) -> Prepared:
     model = _attempt(faults, lambda: state.abstract_model(experiment.model))
     if mesh is not None:
         faults += mesh_faults(experiment, mesh)
+    elif fault := batch_fault(experiment):
+        faults.append(fault)  # what else does not fit depends on the mesh
     if mesh is None or model is None or faults:
         raise UserError(*faults)
     if writes:

@@ -1,5 +1,6 @@
 """What of an experiment its mesh of devices does not divide, known before anything is traced."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -47,13 +48,33 @@ def mesh_faults(experiment: "Experiment", mesh: Mesh) -> Iterator[str]:
         yield fault
 
 
-def indivisible(name: str, value: int, parts: int, what: str) -> str:
-    """The sentence for a number that is no multiple of its parts, with the nearest that are."""
-    near = sorted({max(parts, value // parts * parts), -(-max(value, 1) // parts) * parts})
+def batch_fault(experiment: "Experiment") -> str:
+    """That the batch's rows do not go into the groups; "" where they do. It needs no mesh."""
+    batch, groups = experiment.batch_size, experiment.model.num_groups
+    if not experiment.model.num_experts or batch % groups == 0:
+        return ""
+    return indivisible("batch_size", batch, groups, "num_groups")
+
+
+def indivisible(name: str, value: int, parts: int, what: str, *, multiple_of: int = 1) -> str:
+    """The sentence for a number that is no multiple of its parts, with the nearest that are.
+
+    Args:
+      name: of the number.
+      value: of it.
+      parts: into which it is divided.
+      what: has these parts.
+      multiple_of: what the numbers to use are multiples of, too.
+    """
+    near = _nearest(value, math.lcm(parts, multiple_of))
     return (
         f"{name}={value} cannot be divided by the {parts} parts of {what} "
         f"({value} % {parts} = {value % parts}); use {' or '.join(map(str, near))}"
     )
+
+
+def _nearest(value: int, parts: int) -> list[int]:
+    return sorted({max(parts, value // parts * parts), -(-max(value, 1) // parts) * parts})
 
 
 def _indivisible_numbers(experiment: "Experiment", mesh: Mesh) -> Iterator[str]:
@@ -68,12 +89,26 @@ def _indivisible_numbers(experiment: "Experiment", mesh: Mesh) -> Iterator[str]:
             what += f" in {count} microbatches" if count > 1 else ""
         elif len(axes) > 1:
             what = f"mesh axes {', '.join(map(repr, axes))}"
-        if value % parts and (name, parts) not in said:
+        if of == "batch":
+            yield from _batch_faults(experiment, parts, what)
+        elif value % parts and (name, parts) not in said:
             said.add((name, parts))
             yield indivisible(name, value, parts, what)
+
+
+def _batch_faults(experiment: "Experiment", parts: int, what: str) -> Iterator[str]:
+    """In one sentence that the batch fits neither the mesh nor the groups; numbers fit both."""
     batch, groups = experiment.batch_size, experiment.model.num_groups
-    if experiment.model.num_experts and batch % groups:
-        yield indivisible("batch_size", batch, groups, "num_groups")
+    whole = math.lcm(*_nearest(groups, parts)) if experiment.model.num_experts else 1
+    if not batch_fault(experiment):
+        if batch % parts:
+            yield indivisible("batch_size", batch, parts, what, multiple_of=whole)
+        return
+    if batch % parts:
+        what += f" nor by num_groups={groups}"
+        yield indivisible("batch_size", batch, parts, what, multiple_of=whole)
+    else:
+        yield indivisible("batch_size", batch, groups, "num_groups", multiple_of=whole)
 
 
 def _numbers(experiment: "Experiment") -> Iterator[tuple[str, str, int]]:
