@@ -8,7 +8,7 @@ from gshard_annotate.inspector.report import Report
 from gshard_train.precompiling.layout import Layout
 
 Mode = Literal["train", "eval", "decode"]
-FaultKind = Literal["refused", "too large", "crashed", "timed out"]
+FaultKind = Literal["refused", "too large", "failed", "crashed", "timed out"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,12 +113,13 @@ class Fault:
     """Why there is no program.
 
     Attributes:
-      kind: `refused` by the checks before compiling, `too large` for the chip, `crashed` or
-        `timed out`.
+      kind: `refused` by the checks before compiling, `too large` for the chip, `failed` with an
+        error of tracing or of the compiler, `crashed` (its process died) or `timed out`.
       message: for the user, as many lines as there are faults.
       needed_bytes: of memory on one device, where it is too large.
       limit_bytes: what the device has for programs.
-      allocations: the largest at the moment of the peak, largest first.
+      allocations: large ones that overlap nowhere, largest first; not all of them need be there
+        at one time.
     """
 
     kind: FaultKind

@@ -91,34 +91,55 @@ def program_limit(device_kind: str) -> int | None:
     return None if gib is None else int(gib * _GIB)
 
 
+def fits(memory: DeviceMemory, fault: Fault | None) -> bool | None:
+    """Whether the program fits on a device; None where there is no telling.
+
+    Where it was compiled the compiler's word counts: it refuses what its chip has no room for, and
+    the sum of the classes that it tells may be a little above what it lays out.
+    """
+    if fault is not None:
+        return False if fault.kind == "too large" else None
+    if memory.peak is not None:
+        return True
+    lies = memory.state + memory.inputs
+    return False if memory.limit is not None and lies > memory.limit else None
+
+
 def verdict(memory: DeviceMemory, fault: Fault | None) -> tuple[bool | None, str]:
-    """Whether it fits, and that as a sentence; None where there is no telling."""
-    if fault is not None and fault.kind != "too large":
+    """Whether it fits, and that as a sentence."""
+    found = fits(memory, fault)
+    if fault is not None and found is None:
         return None, f"no telling whether it fits: {_STOPPED[fault.kind]}"
     if memory.peak is None:
-        return _without_peak(memory, fault)
+        return found, "does not fit" if fault else _of_state(memory, found)
     if memory.limit is None:
-        return fault is None, f"takes {size(memory.peak)} a device, whose memory is not known"
+        return found, f"takes {size(memory.peak)} a device, whose memory is not known"
     used = f"{size(memory.peak)} of the {size(memory.limit)} that a device has for programs"
-    if fault is None:  # the compiler's word counts, whatever is known of the limit
-        return True, f"fits: {used}, {size(max(0, memory.limit - memory.peak))} free"
-    return False, f"does not fit: {used}, {size(memory.peak - memory.limit)} too much"
+    over = size(memory.peak - memory.limit)
+    if not found:
+        return found, f"does not fit: {used}, {over} too much"
+    if memory.peak <= memory.limit:
+        return found, f"fits: {used}, {size(memory.limit - memory.peak)} free"
+    return found, (
+        f"fits by the compiler's word, with nothing to spare: its classes of memory add up to "
+        f"{used}, {over} above it"
+    )
 
 
-def _without_peak(memory: DeviceMemory, fault: Fault | None) -> tuple[bool | None, str]:
-    if fault is not None:
-        return False, "does not fit"
+def _of_state(memory: DeviceMemory, found: bool | None) -> str:
+    """What is known of a program that was not compiled."""
     lies = f"parameters, optimizer and batch take {size(memory.state + memory.inputs)}"
     if memory.limit is None:
-        return None, f"not compiled: {lies} a device, whose memory is not known"
+        return f"not compiled: {lies} a device, whose memory is not known"
     lies += f" of the {size(memory.limit)} that a device has for programs"
-    if memory.state + memory.inputs > memory.limit:
-        return False, f"does not fit: {lies}, whatever the program takes"
-    return None, f"not compiled, so no telling whether it fits: {lies}"
+    if found is False:
+        return f"does not fit: {lies}, whatever the program takes"
+    return f"not compiled, so no telling whether it fits: {lies}"
 
 
 _STOPPED = {
     "refused": "the checks before compiling refuse it",
+    "failed": "compiling it failed",
     "crashed": "the compiler crashed",
     "timed out": "the compiler was not done in time",
 }

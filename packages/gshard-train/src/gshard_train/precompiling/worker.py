@@ -160,7 +160,7 @@ def _attempt(result: Result, do: Callable[[], Any], compiles_since: float | None
         traceback.print_exc()
         lines = [line for line in str(error).splitlines() if line.strip()] or [""]
         said = [f"{type(error).__name__}: {lines[0]}", *lines[1:_LINES_OF_A_CRASH]]
-        fault = Fault(kind="crashed", message="\n".join(said))
+        fault = Fault(kind="failed", message="\n".join(said))
     seconds = 0.0 if compiles_since is None else time.monotonic() - compiles_since
     raise _StoppedError(dataclasses.replace(result, fault=fault, compile_seconds=seconds))
 
