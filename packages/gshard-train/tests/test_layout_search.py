@@ -109,9 +109,9 @@ def test_rules_that_only_the_files_have_stay():
 
 def test_state_of_a_floor_is_counted_by_hand():
     experiment = _experiment()
-    floors = Floors(experiment, CHIPS["v3"])
-    whole = floors.of(experiment, {"data": 1, "expert": 1}).bytes
-    split = floors.of(experiment, {"data": 2, "expert": 4}).bytes
+    floors = Floors(experiment)
+    whole = floors.of(experiment, {"data": 1, "expert": 1}, CHIPS["v3"]).bytes
+    split = floors.of(experiment, {"data": 2, "expert": 4}, CHIPS["v3"]).bytes
     M, H, E, pairs, words = 8, 12, 4, 4, 4
     experts = pairs * E * (2 * M * H + H + M) * words  # with biases, where there are any
     without_biases = pairs * E * 2 * M * H * words
@@ -121,10 +121,10 @@ def test_state_of_a_floor_is_counted_by_hand():
 
 def test_floor_of_recomputing_and_of_idle_stages_is_higher():
     experiment = _experiment()
-    floors = Floors(experiment, CHIPS["v3"])
+    floors = Floors(experiment)
 
     def seconds(layout: Layout, mesh: dict) -> float:
-        return floors.of(layout.applied(experiment), mesh).seconds
+        return floors.of(layout.applied(experiment), mesh, CHIPS["v3"]).seconds
 
     one = {"data": 1, "expert": 1}
     assert seconds(Layout(), one) < seconds(Layout(remat="full"), one)
@@ -186,7 +186,7 @@ def test_search_compiles_the_best_guess_first_and_leaves_out_what_cannot_win():
         asked.append(candidate)
         return _row(candidate, seconds=seconds[id(candidate)])
 
-    found = Search(own, [slow, again, huge, fast], LIMITS).run(compiled)
+    found = Search(own, lambda: [slow, again, huge, fast], LIMITS).run(compiled)
     assert asked == [own, fast]
     assert found.best is not None
     assert found.best.candidate is fast
@@ -208,7 +208,7 @@ def test_what_needs_more_room_than_one_that_is_too_large_is_left_out():
         asked.append(candidate)
         return _row(candidate, kind=kinds[id(candidate)], room=17)
 
-    found = Search(less, [much, least], LIMITS).run(compiled)
+    found = Search(less, lambda: [much, least], LIMITS).run(compiled)
     assert asked == [less, least]
     assert found.skipped == {search.MORE_ROOM: 1}
     assert found.best is None
@@ -239,7 +239,7 @@ def test_search_keeps_what_it_has_when_it_is_stopped(limits, ended, compiled_one
         return _row(candidate, kind="crashed")
 
     others = [_candidate(model=8 * number) for number in range(2, 9)]
-    found = Search(None, others, limits, clock=lambda: now[0]).run(compiled)
+    found = Search(None, lambda: others, limits, clock=lambda: now[0]).run(compiled)
     assert found.ended == ended
     assert len(found.rows) == compiled_ones
     assert len(found.rows) + found.waiting == 7

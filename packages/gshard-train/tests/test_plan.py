@@ -121,12 +121,18 @@ def test_best_layout_is_a_gin_file_that_describes_it(tmp_path, planned, capsys):
     assert experiment.model.num_groups == 8
 
 
-def test_second_search_compiles_nothing_again_but_what_crashed(planned, capsys):
+def test_second_search_compiles_nothing_again_but_what_crashed(planned, capsys, monkeypatch):
     first = planned(_fastest_is_split_by_two, vary=("mesh",))
     crashed = [one for one in first if one.mesh and one.mesh != {"data": 4, "expert": 2}]
     assert crashed
     assert planned(_fastest_is_split_by_two, vary=("mesh",)) == crashed
-    assert "(kept from before)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "(kept from before)" in said
+    assert "are not taken" not in said
+    monkeypatch.setattr("gshard_train.planning.kept.sources", lambda: "changed")
+    assert planned(_fastest_is_split_by_two, vary=("mesh",)) == first
+    said = capsys.readouterr().err
+    assert said.count("results kept by other sources or another compiler are not taken") == 1
 
 
 def test_ctrl_c_shows_what_was_found_and_keeps_it(tmp_path, planned, capsys):
@@ -142,6 +148,26 @@ def test_ctrl_c_shows_what_was_found_and_keeps_it(tmp_path, planned, capsys):
     assert "Interrupted." in capsys.readouterr().out
     assert len(list((tmp_path / "kept").iterdir())) == 2
     assert (tmp_path / "best.gin").exists()
+
+
+def test_disk_that_is_full_is_no_end(tmp_path, planned, capsys, monkeypatch):
+    def full(self, result):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gshard_train.planning.kept.Kept.keep", full)
+    planned(lambda layout: 0.5, vary=("remat",))
+    said = capsys.readouterr()
+    assert said.err.count("results are not kept: [Errno 28] No space left on device") == 1
+    assert "the fastest that fits" in said.out
+
+
+def test_ctrl_c_before_anything_was_compiled_is_called_so(tmp_path, planned, capsys):
+    def outcome(layout):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        planned(outcome, vary=("remat",))
+    assert "Interrupted before the first layout was compiled." in capsys.readouterr().out
 
 
 def test_where_nothing_fits_the_nearest_is_named_with_what_helps(tmp_path, planned, capsys):

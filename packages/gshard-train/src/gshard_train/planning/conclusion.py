@@ -21,15 +21,20 @@ def conclusion(found: Found, least_bytes: int, options: Options) -> str:
         return _best(found.best, found, options)
     measured = [row for row in found.rows if row.bytes is not None]
     if not found.rows:
-        return _nothing(found, least_bytes)
+        return _nothing(found, least_bytes, options)
     if not measured:
         return "No layout could be compiled; the first lines of the reasons are in the table."
     return _nearest(min(measured, key=lambda row: row.bytes or 0))
 
 
-def _nothing(found: Found, least_bytes: int) -> str:
-    if found.waiting:
-        return "Nothing was compiled: give it more time (--time_limit)."
+def _nothing(found: Found, least_bytes: int, options: Options) -> str:
+    if found.ended == "interrupted":
+        return "Interrupted before the first layout was compiled."
+    if found.ended == "time":
+        return (
+            f"--time_limit={options.time_limit:g} was over before the first layout was compiled; "
+            "give more seconds."
+        )
     if not least_bytes:
         return "The checks refuse every layout; take another machine, or other sizes."
     return (

@@ -44,38 +44,37 @@ class Floor:
 
 
 class Floors:
-    """Floors of the layouts of one model on one kind of chip.
+    """Floors of the layouts of one model.
 
     Args:
       experiment: the model with any layout.
-      chip: what a device is.
     """
 
-    def __init__(self, experiment: Experiment, chip: Chip):
-        self._chip = chip
+    def __init__(self, experiment: Experiment):
         self._model = state.abstract_model(experiment.model)
         self._optimizer = resolved(experiment.optimizer, self._model.names())
         self._held_of = functools.cache(self._held)
 
-    def of(self, experiment: Experiment, mesh: Mapping[str, int]) -> Floor:
+    def of(self, experiment: Experiment, mesh: Mapping[str, int], chip: Chip) -> Floor:
         """The floor of a layout.
 
         Args:
           experiment: with the layout applied.
           mesh: size of each axis.
+          chip: what a device is.
 
         Raises:
           ValueError: parameters that the mesh does not divide.
         """
         on = self._held_of(experiment.rules, tuple(mesh.items()), experiment.offload_optimizer)
         work = Work(experiment, mesh, on)
-        compute = work.flops() / self._chip.flops
+        compute = work.flops() / chip.flops
         exchanges = sum(
-            one.times * exchange_seconds(one.kind, int(one.bytes), one.group, self._chip, sides)
+            one.times
+            * exchange_seconds(one.kind, int(one.bytes), one.group, chip, _sides(one.group, chip))
             for one in work.sent()
-            for sides in (self._sides(one.group),)
         )
-        memory = work.traffic_bytes() / self._chip.memory_bandwidth
+        memory = work.traffic_bytes() / chip.memory_bandwidth
         return Floor(
             seconds=compute + exchanges,
             bytes=on.bytes,
@@ -84,10 +83,12 @@ class Floors:
             guessed_bytes=int(on.bytes + work.temporary_bytes()),
         )
 
-    def _sides(self, group: int) -> tuple[int, ...]:
-        """The most compact block of chips; two cores of one chip are in one place."""
-        cores = 2 if self._chip.name.endswith(" core") else 1
-        return compact_sides(max(1, group // cores), self._chip)
-
     def _held(self, rules: Rules, sizes: tuple[tuple[str, int], ...], offload: bool) -> Held:
         return held(self._model, self._optimizer, rules, dict(sizes), offload_optimizer=offload)
+
+
+@functools.cache
+def _sides(group: int, chip: Chip) -> tuple[int, ...]:
+    """The most compact block of chips; two cores of one chip are in one place."""
+    cores = 2 if chip.name.endswith(" core") else 1
+    return compact_sides(max(1, group // cores), chip)

@@ -1,6 +1,8 @@
 """What a device holds of a model's state between steps, from shapes and rules alone."""
 
+import collections
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -37,10 +39,23 @@ class Held:
     parameters: tuple[HeldParameter, ...]
     optimizer_bytes: int
 
-    @property
+    @functools.cached_property
     def parameter_bytes(self) -> int:
         """Of all parameters."""
         return sum(each.bytes for each in self.parameters)
+
+    @functools.cached_property
+    def exchanged_bytes(self) -> Mapping[tuple[int, int], int]:
+        """Of all parameters with the same `copies` and `gathered_from`."""
+        found: collections.Counter[tuple[int, int]] = collections.Counter()
+        for each in self.parameters:
+            found[each.copies, each.gathered_from] += each.bytes
+        return found
+
+    @functools.cached_property
+    def gathered_bytes(self) -> int:
+        """Of all parameters as a layer sees them that runs."""
+        return sum(each.bytes * each.gathered_from for each in self.parameters)
 
     @property
     def bytes(self) -> int:

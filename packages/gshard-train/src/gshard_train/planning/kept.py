@@ -2,29 +2,26 @@
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
-import importlib.metadata
 import json
 import os
 from pathlib import Path
 
-import gshard_annotate
-import gshard_moe
-import gshard_train
 from gshard_train.errors import UserError
 from gshard_train.precompiling import job_json
 from gshard_train.precompiling.job import Job, Result
 from gshard_train.precompiling.layout import Layout
+from gshard_train.precompiling.sources import sources, versions
 
-_LIBRARIES = ("jax", "jaxlib", "libtpu", "flax", "optax")
-_OWN = (gshard_annotate, gshard_moe, gshard_train)
+# What the compiler reads beside the program.
+_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 
 class Kept:
     """Results in a folder, by what they depend on.
 
-    Kept are programs and those that are too large. What crashed or took too long is tried again.
+    Kept are programs and those that are too large. What crashed or took too long is tried again,
+    and so is everything once our sources or the compiler are others.
 
     Args:
       folder: made where it is not there.
@@ -52,40 +49,43 @@ class Kept:
             return dataclasses.replace(found, job=job)
         return None
 
+    def is_outdated(self, job: Job) -> bool:
+        """Whether there is nothing but what other sources or another compiler made of it."""
+        name = self._path(job).name
+        others = self._folder.glob(f"{name.partition('-')[0]}-*.json")
+        return any(other.name != name for other in others)
+
     def keep(self, result: Result) -> None:
-        """Writes a result, whole or not at all."""
+        """Writes a result, whole or not at all.
+
+        Raises:
+          OSError: it cannot be written.
+        """
         if result.fault is not None and result.fault.kind != "too large":
             return
         path = self._path(result.job)
         beside = path.with_suffix(f".{os.getpid()}.new")
-        beside.write_text(job_json.result_json(result), encoding="utf-8")
-        os.replace(beside, path)
+        try:
+            beside.write_text(job_json.result_json(result), encoding="utf-8")
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
 
     def _path(self, job: Job) -> Path:
         layout = {
             field.name: getattr(job.layout, field.name) for field in dataclasses.fields(Layout)
         }
-        key = [self._text, layout, job.topology, job.num_slices, job.mode, _versions()]
-        text = json.dumps(key, default=dict)
-        return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
+        asked = [self._text, layout, job.topology, job.num_slices, job.mode]
+        made_by = [sources(), versions(), [os.environ.get(name) for name in _FLAGS]]
+        return self._folder / f"{_hash(asked, 20)}-{_hash(made_by, 8)}.json"
+
+
+def _hash(key: object, length: int) -> str:
+    text = json.dumps(key, default=dict)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def default_folder() -> Path:
     """Where results are kept that no folder was named for."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "gshard-train", "plans")
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-    """Of what makes programs; of our packages the source, since an editable one has one version."""
-    found = {}
-    for name in _LIBRARIES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    for package in _OWN:
-        digest = hashlib.sha256()
-        for file in sorted(Path(package.__path__[0]).rglob("*.py")):
-            digest.update(file.read_bytes())
-        found[package.__name__] = digest.hexdigest()
-    return found

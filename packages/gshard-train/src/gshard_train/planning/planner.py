@@ -1,9 +1,9 @@
 """A search from gin files to a table, and to a gin file of the fastest layout that fits."""
 
-import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from gshard_annotate.inspector.json_form import write_beside
@@ -16,32 +16,43 @@ from gshard_train.planning.kept import Kept
 from gshard_train.planning.machine import Machine, machine_of
 from gshard_train.planning.options import Options
 from gshard_train.planning.progress import SearchProgress
+from gshard_train.planning.question import Others, other_layouts, own_layout, space_of
 from gshard_train.planning.row import Candidate, Row
 from gshard_train.planning.search import Found, Limits, Search, rank
-from gshard_train.planning.space import Space, candidates
 from gshard_train.precompiling.advice import Compiles
 from gshard_train.precompiling.compiler import Compiler
 from gshard_train.precompiling.configuration import configured
-from gshard_train.precompiling.job import Job, Result
-from gshard_train.precompiling.layout import Layout
+from gshard_train.precompiling.job import Job
 
 CompilerOf = Callable[..., Compiler]
 _FIRST_ONES = 10
 
 
 class Question(NamedTuple):
-    """What is searched, once everything about it was checked."""
+    """What is searched: `own` is there at once, the others are checked meanwhile."""
 
     own: Candidate | None
-    others: list[Candidate]
-    refused: Mapping[str, int]
+    checking: Future[Others]
     machine: Machine
+    progress: SearchProgress
+
+    def wait(self) -> list[Candidate]:
+        """The other layouts, once they were checked."""
+        if not self.checking.done():
+            self.progress.checking()
+        return self.checking.result().candidates
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How many layouts the checks refused, for which reason; those that were checked."""
+        return self.checking.result().refused if self.checking.done() else {}
 
     @property
     def least_bytes(self) -> int:
-        """The smallest floor of memory."""
+        """The smallest floor of memory; 0 where there is none."""
+        others = self.checking.result().candidates if self.checking.done() else []
         own = [self.own] if self.own else []
-        return min((one.floor.bytes for one in [*own, *self.others]), default=0)
+        return min((one.floor.bytes for one in [*own, *others]), default=0)
 
 
 def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> Found | None:
@@ -60,11 +71,12 @@ def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> F
     text, experiment = _checked(job, options)
     kept = Kept(options.results, text)
     progress = SearchProgress(options.time_limit, options.candidates)
-    with progress, compiler_of(on_progress=progress.compiling) as compiler:
-        described = compiler.describe(job)
-        question = _question(job, experiment, described, options)
-        if described.fault is not None:
-            progress.say(f"the gin files' own layout is refused: {described.fault.message}")
+    with (
+        progress,
+        ThreadPoolExecutor(1) as aside,
+        compiler_of(on_progress=progress.compiling) as compiler,
+    ):
+        question = _question(job, experiment, compiler, aside, options, progress)
         if options.dry_run:
             print(_first_ones(question))
             return None
@@ -73,13 +85,10 @@ def plan(job: Job, options: Options, *, compiler_of: CompilerOf = Compiler) -> F
             candidates=options.candidates,
             device_bytes=question.machine.device_bytes,
         )
-        search = Search(question.own, question.others, limits, on_row=progress.row)
-        found = search.run(_compile(job, compiler, kept, options.compile_limit))
+        search = Search(question.own, question.wait, limits, on_row=progress.row)
+        found = search.run(_compile(job, compiler, kept, options.compile_limit, progress))
         progress.close()
-        said = conclusion.conclusion(found, question.least_bytes, options)
-        print(table.report(found, question.refused), said, sep="\n")
-        if options.html:
-            write_beside(options.html, page.page(job, found, question.refused, said))
+        _tell(job, found, question, options)
         if found.best is not None and options.out:
             winner.write(options.out, job, found.best, compiler.describe)
             given = " ".join(f"--gin_file={file}" for file in job.gin_files)
@@ -107,58 +116,46 @@ def _checked(job: Job, options: Options) -> tuple[str, Experiment]:
     return found.text, found.experiment
 
 
-def _question(job: Job, experiment: Experiment, described: Result, options: Options) -> Question:
-    machine = machine_of(job, described)
+def _question(
+    job: Job,
+    experiment: Experiment,
+    compiler: Compiler,
+    aside: ThreadPoolExecutor,
+    options: Options,
+    progress: SearchProgress,
+) -> Question:
+    """The own layout, which the compiler may have at once, while the others are checked aside."""
     experiment = job.layout.applied(experiment)
-    facts, vary = described.facts, options.vary
-    if facts is None and "mesh" not in vary:
-        raise UserError(
-            *(described.fault.message if described.fault else "").split("\n"),
-            "so there is no mesh to begin with, and --vary lacks mesh; mend it, or add mesh",
-        )
-    space = Space(
-        num_devices=machine.num_devices,
-        num_slices=job.num_slices,
-        vary=vary,
-        own_mesh=facts.mesh if facts else None,
-    )
-    found = candidates(experiment, space)
-    floors = Floors(experiment, machine.chip)
-    refused, others = collections.Counter(found.refused), []
-    for layout, applied in found.items():
-        mesh = layout.mesh or space.own_mesh or {}
-        try:
-            floor = floors.of(applied, mesh)
-        except ValueError:
-            refused["a parameter cannot be divided"] += 1
-            continue
-        layout = _over(job.layout, layout)
-        others.append(Candidate(layout=layout, experiment=applied, mesh=mesh, floor=floor))
-    own = None
-    if facts is not None:
-        floor = floors.of(experiment, facts.mesh)
-        own = Candidate(
-            layout=job.layout, experiment=experiment, mesh=facts.mesh, floor=floor, own=True
-        )
-    return Question(own, others, refused, machine)
+    making = aside.submit(Floors, experiment)
+    described = compiler.describe(job)
+    if described.fault is not None:
+        progress.say(f"the gin files' own layout is refused: {described.fault.message}")
+    machine = machine_of(job, described)
+    space = space_of(job, described, machine, options.vary)
+    floors = making.result()
+    own = own_layout(job, experiment, described, floors, machine)
+    checking = aside.submit(other_layouts, job, experiment, space, floors, machine)
+    return Question(own, checking, machine, progress)
+
+
+def _tell(job: Job, found: Found, question: Question, options: Options) -> None:
+    """Prints what was found, and writes the page."""
+    said = conclusion.conclusion(found, question.least_bytes, options)
+    print(table.report(found, question.refused), said, sep="\n")
+    if options.html:
+        write_beside(options.html, page.page(job, found, question.refused, said))
 
 
 def _first_ones(question: Question) -> str:
     guess, room = Guess([]), question.machine.device_bytes
-    others = sorted(question.others, key=lambda one: rank(one, guess, room))
+    others = sorted(question.wait(), key=lambda one: rank(one, guess, room))
     own = [question.own] if question.own else []
     shown = [*own, *others[:_FIRST_ONES]]
     return table.first_ones(shown, len(own) + len(others), question.refused)
 
 
-def _over(own: Layout, layout: Layout) -> Layout:
-    """A layout with what it leaves open as the other has it."""
-    given = {field.name: getattr(layout, field.name) for field in dataclasses.fields(Layout)}
-    return dataclasses.replace(own, **{n: each for n, each in given.items() if each is not None})
-
-
 def _compile(
-    job: Job, compiler: Compiles, kept: Kept, longest: float
+    job: Job, compiler: Compiles, kept: Kept, longest: float, progress: SearchProgress
 ) -> Callable[[Candidate, float], Row | None]:
     """Compiles candidates, or finds what an earlier search made of them."""
 
@@ -166,11 +163,16 @@ def _compile(
         asked = dataclasses.replace(job, layout=candidate.layout)
         if (found := kept.result(asked)) is not None:
             return Row(candidate=candidate, result=found, kept=True)
+        if kept.is_outdated(asked):
+            progress.once("results kept by other sources or another compiler are not taken")
         limit = min(seconds_left, longest)
         result = compiler.compile(asked, timeout_seconds=limit)
         if result.fault and result.fault.kind == "timed out" and limit == seconds_left:
             return None
-        kept.keep(result)
+        try:
+            kept.keep(result)
+        except OSError as error:
+            progress.once(f"results are not kept: {error}")
         return Row(candidate=candidate, result=result)
 
     return compiled

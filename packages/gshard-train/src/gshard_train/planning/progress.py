@@ -30,6 +30,7 @@ class SearchProgress:
         self._seconds, self._candidates = seconds, candidates
         self._stream = stream or sys.stderr
         self._began, self._rows, self._best = time.monotonic(), 0, ""
+        self._told: set[str] = set()
         self._bar = tqdm.tqdm(
             total=1.0,
             file=self._stream,
@@ -62,6 +63,16 @@ class SearchProgress:
         line = f"{self._rows}. {layout_line(row.candidate)}{own}: {outcome(row)}{kept}"
         self.say(line)
         self._show("")
+
+    def once(self, text: str) -> None:
+        """Says something the first time."""
+        if text not in self._told:
+            self.say(text)
+        self._told.add(text)
+
+    def checking(self) -> None:
+        """Says that nothing is compiled until all layouts were checked."""
+        self._show(", checking layouts")
 
     def compiling(self, progress: Progress) -> None:
         """Takes in how far the compiler is."""

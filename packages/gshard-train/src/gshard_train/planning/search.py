@@ -71,7 +71,7 @@ class Search:
 
     Args:
       first: the layout of the gin files; None where it does not fit the machine.
-      others: in any order.
+      others: gives the others, in any order; called when the first was compiled.
       limits: when to stop.
       on_row: told of each row and of the best so far.
       clock: seconds, for tests.
@@ -80,17 +80,17 @@ class Search:
     def __init__(
         self,
         first: Candidate | None,
-        others: list[Candidate],
+        others: Callable[[], list[Candidate]],
         limits: Limits,
         *,
         on_row: Callable[[Row, Row | None], None] = lambda row, best: None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self._first, self._limits = first, limits
+        self._first, self._others, self._limits = first, others, limits
         self._on_row, self._clock = on_row, clock
         self._rows: list[Row] = []
         self._skipped: collections.Counter[str] = collections.Counter()
-        self._waiting = others
+        self._waiting: list[Candidate] = []
 
     def run(self, compiled: Compile) -> Found:
         """Compiles until nothing is left that could win, or a limit is reached, or Ctrl-C."""
@@ -107,24 +107,29 @@ class Search:
         )
 
     def _run(self, compiled: Compile, end: float) -> Ended:
+        ended = self._try(self._first, compiled, end) if self._first else None
+        self._waiting = self._others()
         self._drop(lambda one: one.floor.bytes > self._limits.device_bytes, TOO_LARGE_STATE)
-        following = self._first
-        while following or self._waiting:
-            if self._limits.candidates is not None and self._limits.candidates <= len(self._rows):
-                return "count"
-            if (left := end - self._clock()) <= 0:
-                return "time"
-            candidate = following or self._next()
-            row = compiled(candidate, left)
-            if row is None:
-                return "time"
-            if candidate is not following:
-                self._waiting.remove(candidate)
-            following = None
-            self._rows.append(row)
+        for row in self._rows:
             self._leave_out(row)
-            self._on_row(row, _best(self._rows))
-        return "all"
+        while self._waiting and ended is None:
+            ended = self._try(self._next(), compiled, end)
+        return ended or "all"
+
+    def _try(self, candidate: Candidate, compiled: Compile, end: float) -> Ended | None:
+        """Compiles one; returns why the search ends where it does."""
+        if self._limits.candidates is not None and self._limits.candidates <= len(self._rows):
+            return "count"
+        if (left := end - self._clock()) <= 0:
+            return "time"
+        row = compiled(candidate, left)
+        if row is None:
+            return "time"
+        self._waiting = [one for one in self._waiting if one is not candidate]
+        self._rows.append(row)
+        self._leave_out(row)
+        self._on_row(row, _best(self._rows))
+        return None
 
     def _next(self) -> Candidate:
         """The one that most likely fits and is fast, by the guesses and what came of the others."""

@@ -105,24 +105,23 @@ class Work:
                 blocks = side.attentions + 1
                 rows = side.tokens * self._row_bytes
                 yield Sent("all-reduce", rows, model, 2 * blocks * layers)
-        for each in self.held.parameters:
-            if each.copies > 1:
-                yield Sent("all-reduce", each.bytes, each.copies, 1)
-            if each.gathered_from > 1:
-                whole, times = each.bytes * each.gathered_from, self.experiment.microbatches
-                yield Sent("all-gather", whole, each.gathered_from, times)
-                yield Sent("reduce-scatter", whole, each.gathered_from, times)
+        for (copies, gathered_from), count in self.held.exchanged_bytes.items():
+            if copies > 1:
+                yield Sent("all-reduce", count, copies, 1)
+            if gathered_from > 1:
+                whole, times = count * gathered_from, self.experiment.microbatches
+                yield Sent("all-gather", whole, gathered_from, times)
+                yield Sent("reduce-scatter", whole, gathered_from, times)
 
     def traffic_bytes(self) -> float:
         """About what is written to and read from main memory."""
         again = 1.5 if self.experiment.model.remat != "none" else 1
-        parameters = sum(each.bytes * each.gathered_from for each in self.held.parameters)
         activations = sum(
             side.layers / self.mesh.get("stage", 1) * self._layer_bytes(side, traffic=True)
             for side in self._sides()
         )
         return (
-            parameters * _PARAMETER_PASSES * self.experiment.microbatches
+            self.held.gathered_bytes * _PARAMETER_PASSES * self.experiment.microbatches
             + self.held.parameter_bytes * _UPDATE_PASSES
             + activations * again * self.idle
         )

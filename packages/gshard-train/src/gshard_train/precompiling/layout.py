@@ -5,6 +5,7 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from gshard_annotate import Rules
 from gshard_moe.layer import Dispatch
 from gshard_train import layouts
 from gshard_train.models.remat import Remat
@@ -61,7 +62,13 @@ class Layout:
             axes = dict(self.mesh)
             changed["make_mesh"] = functools.partial(experiment.make_mesh, axes=axes, **over)
         if self.rules is not None:
-            changed["rules"] = getattr(layouts, self.rules)()
+            changed["rules"] = _rules(self.rules)
         if self.microbatches is not None:
             changed["microbatches"] = self.microbatches
         return dataclasses.replace(experiment, **changed)
+
+
+@functools.cache
+def _rules(name: RulesName) -> Rules:
+    """Made once: a search applies thousands of layouts."""
+    return getattr(layouts, name)()
