@@ -114,6 +114,16 @@ def test_nothing_that_concerns_activations_is_compiled_where_the_state_alone_is_
     assert advice.found.flags == (f"--gin_file={FSDP}",)
 
 
+def test_once_the_state_fits_activations_are_lowered_too():
+    compiler = MadeUp(14, 4, 60, {FULL: 0.1})
+    advice, _ = advised(compiler)
+    assert compiler.compiled == [[FSDP], [SAVE, FSDP], [FULL, FSDP]]
+    assert advice.found.flags == (
+        f"--gin_file={FSDP}",
+        "--gin.TransformerConfig.remat=\"'full'\"",
+    )
+
+
 def test_where_nothing_helps_all_is_tried_and_said():
     compiler = MadeUp(4, 0.1, 40, {})
     told = []
@@ -154,12 +164,15 @@ def test_what_the_checks_refuse_is_said_and_passed_over():
 
 
 def test_evaluation_takes_fewer_rows_and_slots():
-    shares = {"TransformerConfig.eval_slots_per_token = 4.0": 0.5, "BATCH_SIZE = 2048": 0.5}
+    shares = {
+        "TransformerConfig.eval_slots_per_token = 4.0": 0.5,
+        "Evaluation.batch_size = 2048": 0.5,
+    }
     compiler = MadeUp(4, 0, 40, shares)
     advice, _ = advised(compiler, dataclasses.replace(JOB, mode="eval"))
     assert advice.found.flags == (
         "--gin.TransformerConfig.eval_slots_per_token=4.0",
-        "--gin.BATCH_SIZE=2048",
+        "--gin.Evaluation.batch_size=2048",
     )
     assert advice.found.cautions == ("tokens beyond an expert's slots are dropped",)
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from gshard_annotate.inspector.quantities import duration, size
+from gshard_train.precompiling.changes import Change, Rung
 from gshard_train.precompiling.job import Job, Result
-from gshard_train.precompiling.ladder import Change, Rung, ladder
+from gshard_train.precompiling.ladder import ladder
 from gshard_train.precompiling.verdict import DeviceMemory, device_memory, verdict
 
 # A change that saves less than this share of the need is taken back.
@@ -125,19 +126,26 @@ class _Search:
         self.reason = _state_alone(self.memory)
 
     def tries(self) -> Iterator[Tried]:
-        from gshard_train.precompiling.configuration import configured
+        from gshard_train.precompiling.configuration import batch_parameter, configured
 
-        experiment = self.job.layout.applied(configured(self.job).experiment)
-        for rung in ladder(experiment, self.job, self.facts, lambda: self.memory):
-            if self.reason and not rung.lowers_state:
+        found = configured(self.job)
+        experiment = self.job.layout.applied(found.experiment)
+        parameter = batch_parameter(found)
+        # What lowers activations alone waits until the state is no longer too large by itself.
+        waiting: list[Callable[[], Rung]] = []
+        for make in ladder(experiment, self.job, self.facts, lambda: self.memory, parameter):
+            if self.reason and not make().lowers_state:
+                waiting.append(make)
                 continue
-            if rung.useless:
-                what, _, why = rung.useless.partition(": ")
-                yield Tried(what=what, outcome=f"not tried: {why}")
-            yield from self._rung(rung)
+            yield from self._rung(make())
+            while waiting and not self.reason:
+                yield from self._rung(waiting.pop(0)())
 
     def _rung(self, rung: Rung) -> Iterator[Tried]:
         """Tries the changes of a rung; the last one that helped stays."""
+        if rung.useless:
+            what, _, why = rung.useless.partition(": ")
+            yield Tried(what=what, outcome=f"not tried: {why}")
         before, helped = self.kept, False
         for change in rung.changes:
             changes = [*before, change]

@@ -67,6 +67,13 @@ def configured(job: Job) -> Configured:
     return Configured(experiment, arguments, _is_packed(experiment), loaded.text)
 
 
+def batch_parameter(found: Configured) -> str:
+    """Which parameter says how many rows a program that only reads takes at once."""
+    if "evaluation" in found.arguments:
+        return "Evaluation.batch_size"
+    return "infer.batch_size" if "batch_size" in found.arguments else "Experiment.batch_size"
+
+
 def loaded_config(job: Job) -> config.LoadedConfig:
     """The gin files, the run file that they lack, and the flags.
 
