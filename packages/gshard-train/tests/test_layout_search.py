@@ -215,6 +215,18 @@ def test_what_needs_more_room_than_one_that_is_too_large_is_left_out():
     assert [row.fits for row in found.rows] == [False, False]
 
 
+def test_one_part_may_fit_where_two_are_too_large_with_their_sum_of_gradients():
+    two, one = _candidate(parts=2), _candidate(parts=1, seconds=1.1)
+
+    def compiled(candidate, left):
+        kind = "too large" if candidate is two else None
+        return _row(candidate, kind=kind, room=17 if kind else 15, seconds=1.2)
+
+    found = Search(None, lambda: [two, one], LIMITS).run(compiled)
+    assert found.best is not None
+    assert found.best.candidate is one
+
+
 def test_program_that_does_not_leave_the_compiler_its_room_does_not_fit():
     assert _row(_candidate(), seconds=1.0, room=15.4).fits
     assert not _row(_candidate(), seconds=1.0, room=15.6).fits

@@ -61,6 +61,8 @@ def _best(best: Row, found: Found, options: Options) -> str:
             f"{card.device_years:,.1f} device-years{money}."
         )
     lines.append(f"Steps are estimates: {ESTIMATE}.")
+    notes = dict.fromkeys(note for row in found.rows for note in _notes(row))
+    lines += [f"Of them: {note}." for note in notes]
     before, after = _groups(own, best)
     if before != after:
         lines.append(
@@ -69,6 +71,10 @@ def _best(best: Row, found: Found, options: Options) -> str:
             "keeps them."
         )
     return "\n".join(lines)
+
+
+def _notes(row: Row) -> tuple[str, ...]:
+    return row.result.report.notes if row.result.report else ()
 
 
 def _groups(own: Row | None, best: Row) -> tuple[int, int]:

@@ -15,7 +15,7 @@ of layers at work. It decides the order of compiling and nothing else.
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gshard_annotate import Rules
 from gshard_annotate.inspector.chips import Chip, compact_sides, exchange_seconds
@@ -23,7 +23,7 @@ from gshard_train import state
 from gshard_train.experiment import Experiment
 from gshard_train.optimizer import resolved
 from gshard_train.planning.held import Held, held
-from gshard_train.planning.work import Work
+from gshard_train.planning.work import Sent, Work
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,22 +69,29 @@ class Floors:
         on = self._held_of(experiment.rules, tuple(mesh.items()), experiment.offload_optimizer)
         work = Work(experiment, mesh, on)
         compute = work.flops() / chip.flops
-        exchanges = sum(
-            one.times
-            * exchange_seconds(one.kind, int(one.bytes), one.group, chip, _sides(one.group, chip))
-            for one in work.sent()
-        )
+        exchanges = _seconds(work.sent(), chip)
+        # A compiler may gather once for all parts of a batch, but mostly does for each.
+        guessed = _seconds(work.sent(gathers=experiment.microbatches), chip)
         memory = work.traffic_bytes() / chip.memory_bandwidth
         return Floor(
             seconds=compute + exchanges,
             bytes=on.bytes,
             # About half of what memory takes passes while nothing is multiplied.
-            guessed_seconds=compute + exchanges + memory / 2,
+            guessed_seconds=compute + guessed + memory / 2,
             guessed_bytes=int(on.bytes + work.temporary_bytes()),
         )
 
     def _held(self, rules: Rules, sizes: tuple[tuple[str, int], ...], offload: bool) -> Held:
         return held(self._model, self._optimizer, rules, dict(sizes), offload_optimizer=offload)
+
+
+def _seconds(sent: Iterable[Sent], chip: Chip) -> float:
+    """Of exchanges one after the other."""
+    return sum(
+        one.times
+        * exchange_seconds(one.kind, int(one.bytes), one.group, chip, _sides(one.group, chip))
+        for one in sent
+    )
 
 
 @functools.cache

@@ -23,7 +23,8 @@ class HeldParameter:
 
     Attributes:
       bytes: on one device.
-      copies: devices that add up its gradient: those that split the batch and not the parameter.
+      copies: devices of a slice that add up its gradient: those that split the batch and not the
+        parameter. What goes from slice to slice is in no program, and so not in its estimate.
       gathered_from: devices that it is gathered from when its layer runs (FSDP); 1 for none.
     """
 
@@ -96,6 +97,6 @@ def _parameter(leaf: Any, names: tuple[str | None, ...], sizes: Mapping[str, int
         gathered_from *= parts if name != "expert" and "layer" in names else 1
     return HeldParameter(
         bytes=device_bytes(leaf),
-        copies=batch_parts(sizes) // split,
+        copies=batch_parts(sizes) // sizes.get("replica", 1) // split,
         gathered_from=gathered_from,
     )

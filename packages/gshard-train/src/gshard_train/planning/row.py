@@ -47,13 +47,20 @@ class Candidate:
             self.experiment.microbatches,
         )
 
-    def works_less_than(self, other: "Candidate") -> bool:
-        """Whether the other does the same and more, so that it takes longer and needs less room."""
-        *same, remat, count = self.fields
-        *same_of_other, remat_of_other, count_of_other = other.fields
-        if same != same_of_other or not _within(remat, remat_of_other):
-            return False
-        return count <= count_of_other and (remat, count) != (remat_of_other, count_of_other)
+    def keeps_more_than(self, other: "Candidate") -> bool:
+        """Whether the other is the same but computes more again: it works more, in less room.
+
+        Nothing is said of other numbers of parts: the sum of gradients takes room of its own, so
+        that one part may need less than two.
+        """
+        *same, remat, parts = self.fields
+        *same_of_other, remat_of_other, parts_of_other = other.fields
+        return (
+            same == same_of_other
+            and parts == parts_of_other
+            and remat != remat_of_other
+            and _within(remat, remat_of_other)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

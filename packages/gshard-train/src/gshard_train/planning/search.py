@@ -11,8 +11,8 @@ from gshard_train.planning.row import Candidate, Row
 
 TOO_LARGE_STATE = "the state alone does not fit"
 TOO_SLOW = "their floor of time is above the best step"
-MORE_WORK = "they do the work of one that fits, and more"
-MORE_ROOM = "they need the room of one that is too large, and more"
+MORE_WORK = "they compute more again than one that fits"
+MORE_ROOM = "they compute less again than one that is too large"
 Ended = Literal["all", "time", "count", "interrupted"]
 
 
@@ -142,9 +142,9 @@ class Search:
             limit = best.seconds
             self._drop(lambda one: one.floor.seconds >= limit, TOO_SLOW)
         if row.fits:
-            self._drop(lambda one: row.candidate.works_less_than(one), MORE_WORK)
+            self._drop(lambda one: row.candidate.keeps_more_than(one), MORE_WORK)
         elif row.result.fault and row.result.fault.kind == "too large":
-            self._drop(lambda one: one.works_less_than(row.candidate), MORE_ROOM)
+            self._drop(lambda one: one.keeps_more_than(row.candidate), MORE_ROOM)
 
     def _drop(self, wrong: Callable[[Candidate], bool], reason: str) -> None:
         kept = [one for one in self._waiting if not wrong(one)]

@@ -21,6 +21,7 @@ from gshard_train.planning.meshes import abstract_mesh, batch_parts
 
 # What recomputing cannot leave out of a forward pass: a block's last product is in no gradient.
 _RECOMPUTED = 0.5
+_PARAMETER_ITEMSIZE = 4  # float32
 # How often an array is written or read in a step.
 _PARAMETER_PASSES = 5
 _UPDATE_PASSES = 6
@@ -90,8 +91,15 @@ class Work:
         parts = self.experiment.model.pipeline_microbatches or stages
         return (parts + stages - 1) / parts
 
-    def sent(self) -> Iterator[Sent]:
-        """The exchanges that no program of the layout can leave out."""
+    def sent(self, *, gathers: int = 1) -> Iterator[Sent]:
+        """The exchanges that no program of the layout can leave out.
+
+        Parameters and gradients are sent in the model's dtype, to which a compiler may convert
+        them before.
+
+        Args:
+          gathers: how often parameters are gathered, and gradients scattered, where they are.
+        """
         mesh = abstract_mesh(self.mesh)
         experts = axes_size(self.experiment.rules.mesh_axes("expert", mesh), dict(self.mesh))
         model = self.mesh.get("model", 1)
@@ -105,13 +113,14 @@ class Work:
                 blocks = side.attentions + 1
                 rows = side.tokens * self._row_bytes
                 yield Sent("all-reduce", rows, model, 2 * blocks * layers)
-        for (copies, gathered_from), count in self.held.exchanged_bytes.items():
+        narrowed = min(1.0, jnp.dtype(self.experiment.model.dtype).itemsize / _PARAMETER_ITEMSIZE)
+        for (copies, gathered_from), held_bytes in self.held.exchanged_bytes.items():
+            count = held_bytes * narrowed
             if copies > 1:
                 yield Sent("all-reduce", count, copies, 1)
             if gathered_from > 1:
-                whole, times = count * gathered_from, self.experiment.microbatches
-                yield Sent("all-gather", whole, gathered_from, times)
-                yield Sent("reduce-scatter", whole, gathered_from, times)
+                yield Sent("all-gather", count * gathered_from, gathered_from, gathers)
+                yield Sent("reduce-scatter", count * gathered_from, gathered_from, gathers)
 
     def traffic_bytes(self) -> float:
         """About what is written to and read from main memory."""
