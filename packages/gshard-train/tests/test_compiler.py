@@ -6,6 +6,7 @@ import re
 import signal
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -67,7 +68,11 @@ WORKER = """
     for line in os.fdopen(int(sys.argv[1])):
         asked = json.loads(line)
         what = asked["job"]["topology"]
+        tell(doing="tracing")
         tell(doing="compiling")
+        open(os.path.join(sys.argv[3], "half"), "w").close()
+        if what == "SIGSEGV":
+            time.sleep(0.6)  # longer than until the next look
         if what.startswith("SIG"):
             print("E0000 Check failed: x == y", file=sys.stderr, flush=True)
             print("Fatal Python error: Aborted\\n  File nowhere", file=sys.stderr, flush=True)
@@ -126,10 +131,10 @@ def test_what_is_no_result_is_refused_by_the_part(change, said):
 @pytest.mark.parametrize(
     ("topology", "kind", "said"),
     [
-        ("SIGSEGV", "crashed", r"was ended by SIGSEGV \(Segmentation fault\) after 0 s, while"),
+        ("SIGSEGV", "crashed", r"was ended by SIGSEGV \(Segmentation fault\) after \d+ s, while"),
         ("SIGKILL", "crashed", "the system did for lack of memory"),
         ("SIGABRT", "crashed", "it printed last: E0000 Check failed: x == y$"),
-        ("exit", "crashed", "ended with exit code 3 after 0 s, while compiling the train program"),
+        ("exit", "crashed", "ended with exit code 3 after .* s, while compiling the train program"),
         ("hang", "timed out", r"after 1 s, the time it was given, .* of big.gin \+ tiny.gin for"),
     ],
 )
@@ -137,11 +142,20 @@ def test_a_compiler_that_dies_is_a_fault_and_the_next_job_has_another(
     stand_in, topology, kind, said
 ):
     with Compiler() as compiler:
-        result = compiler.compile(dataclasses.replace(JOB, topology=topology), timeout_seconds=1)
+        seconds = 1 if topology == "hang" else 60
+        job = dataclasses.replace(JOB, topology=topology)
+        result = compiler.compile(job, timeout_seconds=seconds)
         assert result.fault is not None
         assert result.fault.kind == kind
         assert re.search(said, result.fault.message)
+        if topology == "SIGSEGV":  # what was seen of it before
+            assert result.compile_seconds > 0.5
+            assert result.host_peak_bytes > 2**20
         assert compiler.compile(JOB) == Result(job=JOB, facts=FACTS)
+        assert compiler._child is not None
+        folder = Path(compiler._child._folder)
+        assert [file.name for file in folder.iterdir()] == ["half"]
+    assert not folder.exists()
 
 
 def test_progress_is_told_and_an_interruption_ends_the_child(stand_in):

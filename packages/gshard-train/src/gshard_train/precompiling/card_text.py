@@ -112,10 +112,9 @@ def outcome_of_compiling(card: CostCard) -> str:
         return "not finished"
     ended = "done in" if card.is_compiled else "given up after"
     traced = f", {duration(card.lower_seconds)} of it for tracing" if card.lower_seconds else ""
-    return (
-        f"{ended} {duration(spent)}{traced}; with {size(card.host_peak_bytes)} of this machine's "
-        "memory"
-    )
+    took = card.host_peak_bytes
+    with_memory = f"; with {size(took)} of this machine's memory" if took else ""
+    return f"{ended} {duration(spent)}{traced}{with_memory}"
 
 
 def _head(card: CostCard) -> str:

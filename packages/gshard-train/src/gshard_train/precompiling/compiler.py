@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ class Progress:
     """How far the child is.
 
     Attributes:
-      doing: "starting", "checking", "tracing" or "compiling".
+      doing: "starting", "checking", "tracing", "compiling" or "compiling again, to save".
       seconds: since the job was given.
       host_bytes: memory of the child now.
       pid: the child's.
@@ -103,16 +104,18 @@ class _Child:
 
     def __init__(self):
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        # What it writes on the way; it is not asked when it ends.
+        self._folder = tempfile.mkdtemp(prefix="gshard-compiler-")
         ours, theirs = os.pipe(), os.pipe()
         self.answers, answering = ours
         asking, self._requests = theirs
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _WORKER, str(asking), str(answering)],
+            [sys.executable, "-P", "-m", _WORKER, str(asking), str(answering), self._folder],
             pass_fds=(asking, answering),
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
-            env=_environment(),
+            env=_environment(self._folder),
             start_new_session=True,  # Ctrl-C is for the parent, which ends the child itself
         )
         os.close(asking)
@@ -140,6 +143,7 @@ class _Child:
         os.close(self.answers)
         os.close(self._requests)
         self.log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def last_lines(self) -> list[str]:
         size = self.log.seek(0, os.SEEK_END)
@@ -153,7 +157,8 @@ class _Conversation:
     def __init__(self, child: _Child, job: Job, told: Callable[[Progress], None] | None):
         self._child, self._job, self._told = child, job, told
         self._began = time.monotonic()
-        self._doing, self._host_bytes = "starting", 0
+        self._doing, self._host_bytes, self._host_peak = "starting", 0, 0
+        self._since: dict[str, float] = {}  # when it began to do what
         self._so_far = Result(job=job)
 
     def ask(self, do: str, timeout: float | None) -> Result:
@@ -172,7 +177,7 @@ class _Conversation:
                 if "result" in message:
                     return job_json.result_from_json(message["result"])
                 self._take(message)
-            self._host_bytes = host_memory.resident_bytes(self._child.process.pid)
+            self._look()
             if self._told and (before != self._doing or seconds - told >= _TOLD_SECONDS):
                 told = seconds
                 pid = self._child.process.pid
@@ -183,6 +188,13 @@ class _Conversation:
             self._so_far = job_json.result_from_json(message["facts"])
         elif message["doing"] != "waiting":
             self._doing = message["doing"]
+            self._since[self._doing] = time.monotonic()
+
+    def _look(self) -> None:
+        """Keeps what the child last had: of one that has ended nobody tells."""
+        if now := host_memory.resident_bytes(self._child.process.pid):
+            self._host_bytes = now
+            self._host_peak = max(self._host_peak, now)
 
     def _died(self) -> Fault:
         return death.crashed(self._scene(), self._child.process.wait())
@@ -194,11 +206,23 @@ class _Conversation:
         )
 
     def _ended(self, fault: Fault) -> Result:
+        """What is known; a program that was compiled and could not be saved stays one."""
         self._child.is_given_up = True
-        return dataclasses.replace(self._so_far, fault=fault, host_peak_bytes=self._host_bytes)
+        if self._so_far.report is not None:
+            return dataclasses.replace(self._so_far, save_fault=fault.message)
+        ended = time.monotonic()
+        compiling = self._since.get("compiling", ended)
+        return dataclasses.replace(
+            self._so_far,
+            fault=fault,
+            lower_seconds=compiling - self._since.get("tracing", compiling),
+            compile_seconds=ended - compiling,
+            host_peak_bytes=self._host_peak,
+        )
 
 
-def _environment() -> dict[str, str]:
+def _environment(folder: str) -> dict[str, str]:
     """The parent's, so that the child imports what the parent would, and stays off accelerators."""
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)
-    return {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TPU_STDERR_LOG_LEVEL": "2"}
+    own = {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TPU_STDERR_LOG_LEVEL": "2"}
+    return {**os.environ, **own, "TMPDIR": folder}

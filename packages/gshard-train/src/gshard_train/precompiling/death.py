@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from gshard_annotate.inspector.quantities import size
 from gshard_train.precompiling import host_memory
 from gshard_train.precompiling.job import Fault, Job
 
@@ -22,7 +23,8 @@ class Scene(NamedTuple):
       job: what was compiled.
       doing: how far it was.
       seconds: since the job was given.
-      host_bytes: memory of the compiler's process when it was last looked at.
+      host_bytes: memory of the compiler's process when it was last looked at; 0 where it never
+        was.
       lines: what it had printed.
     """
 
@@ -56,9 +58,9 @@ def timed_out(scene: Scene, timeout: float) -> Fault:
 
 def _where(scene: Scene) -> str:
     files = " + ".join(PurePath(file).name for file in scene.job.gin_files) or "the bindings"
+    had = f"; it had {size(scene.host_bytes)} of this machine's memory" if scene.host_bytes else ""
     return (
-        f"while {scene.doing} the {scene.job.mode} program of {files} for {scene.job.topology}; "
-        f"it had {scene.host_bytes / _GIB:.1f} GiB of this machine's memory"
+        f"while {scene.doing} the {scene.job.mode} program of {files} for {scene.job.topology}{had}"
     )
 
 

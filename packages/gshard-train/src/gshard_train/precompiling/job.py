@@ -138,9 +138,11 @@ class Result:
       facts: None where the job was refused.
       report: the inspector's, of the compiled program; None where there is a fault.
       fault: None where there is a program.
-      lower_seconds: of tracing and lowering.
-      compile_seconds: of the compiler.
-      host_peak_bytes: largest resident memory of the process that compiled.
+      lower_seconds: of tracing and lowering, also where it came to no end.
+      compile_seconds: of the compiler, likewise.
+      host_peak_bytes: largest resident memory of the process that compiled; 0 where nobody knows.
+      save_fault: why the program was not written where `job.save_program` says; "" where it was,
+        or was not to be.
     """
 
     job: Job
@@ -150,3 +152,4 @@ class Result:
     lower_seconds: float = 0.0
     compile_seconds: float = 0.0
     host_peak_bytes: int = 0
+    save_fault: str = ""

@@ -1,9 +1,11 @@
 """The process that compiles: takes jobs from one pipe and answers into another.
 
-    python -m gshard_train.precompiling.worker REQUESTS ANSWERS    (numbers of open files)
+    python -m gshard_train.precompiling.worker REQUESTS ANSWERS FOLDER
+
+REQUESTS and ANSWERS are numbers of open files, FOLDER is one for what is written on the way.
 
 A request is a line of JSON, `{"do": "compile", "job": {...}}`, or "describe". An answer is several:
-`{"doing": "compiling"}` as it goes on, `{"facts": {...}}` when they are known, and at last
+`{"doing": "compiling"}` as it goes on, `{"facts": "..."}` when more is known, and at last
 `{"result": "..."}` as `job_json.result_json` writes it. The process ends with its requests.
 """
 
@@ -12,6 +14,7 @@ import faulthandler
 import json
 import os
 import queue
+import shutil
 import sys
 import threading
 import time
@@ -26,7 +29,7 @@ from gshard_train.precompiling.job import Fault, Job, Result
 from gshard_train.precompiling.too_large import too_large
 
 Tell = Callable[..., None]
-_LINES_OF_A_CRASH = 12
+_LINES_OF_AN_ERROR = 12
 # The compiler makes the program of one slice, in which the others are transfers of the runtime.
 _BETWEEN_SLICES = (
     "the program is that of one slice: what goes from slice to slice, over the network, is not "
@@ -34,11 +37,11 @@ _BETWEEN_SLICES = (
 )
 
 
-def main(requests: int, answers: int) -> None:
+def main(requests: int, answers: int, folder: str) -> None:
     """Does what is asked until nobody is there to ask."""
     faulthandler.enable()
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests, waiting), daemon=True).start()
+    threading.Thread(target=_read, args=(requests, waiting, folder), daemon=True).start()
     _prepare_jax()
     with os.fdopen(answers, "w", encoding="utf-8") as out:
 
@@ -53,7 +56,7 @@ def main(requests: int, answers: int) -> None:
             tell(result=job_json.result_json(_done(job, asked["do"] == "compile", tell)))
 
 
-def _read(requests: int, waiting: "queue.SimpleQueue[str]") -> None:
+def _read(requests: int, waiting: "queue.SimpleQueue[str]", folder: str) -> None:
     """Passes requests on; their end is the end of who asks, and so of this process.
 
     Even in the middle of compiling: nobody is left to read the answer.
@@ -61,6 +64,7 @@ def _read(requests: int, waiting: "queue.SimpleQueue[str]") -> None:
     with os.fdopen(requests, encoding="utf-8") as lines:
         for line in lines:
             waiting.put(line)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
@@ -106,7 +110,7 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
     tell(facts=job_json.result_json(result))
     tell(doing="tracing")
     began = time.monotonic()
-    lowered = _attempt(result, lambda: lower(program))
+    lowered = _attempt(result, lambda: lower(program), lower_seconds=began)
     result = dataclasses.replace(result, lower_seconds=time.monotonic() - began)
     tell(doing="compiling")
     began = time.monotonic()
@@ -116,26 +120,32 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
     _, report = _attempt(
         result,
         lambda: inspect_lowered(lowered, mesh=mesh, title=title(job), assumed_trips=trips),
-        began,
+        compile_seconds=began,
     )
     if job.num_slices > 1:
         report = dataclasses.replace(report, notes=(*report.notes, _BETWEEN_SLICES))
     result = dataclasses.replace(result, report=report, compile_seconds=report.compile_seconds)
     if path := job.save_program:
+        tell(facts=job_json.result_json(result))  # whatever saving comes to
         tell(doing="compiling again, to save")
-        _attempt(result, lambda: _save(path, program, lowered))
+        result = dataclasses.replace(result, save_fault=_save(path, program, lowered))
     return result
 
 
-def _save(path: str, program: Any, lowered: Any) -> None:
+def _save(path: str, program: Any, lowered: Any) -> str:
+    """Writes the program; returns why it could not."""
     from gshard_train.precompiling import saved_program
 
-    # The program that was inspected would write down its steps again wherever it is loaded.
-    compiled = lowered.compile()
     try:
+        # The program that was inspected would write down its steps again wherever it is loaded.
+        compiled = lowered.compile()
         saved_program.save(path, compiled, lowered, mesh=program.prepared.mesh, config=program.text)
     except OSError as error:
-        raise UserError(f"save_program={path}: {error}; give another file") from error
+        return f"save_program={path} cannot be written: {error.strerror or error}"
+    except Exception as error:
+        traceback.print_exc()
+        return f"save_program={path}: {_said(error)}"
+    return ""
 
 
 def title(job: Job) -> str:
@@ -144,8 +154,13 @@ def title(job: Job) -> str:
     return f"{'+'.join(names) or 'program'} ({job.mode})"
 
 
-def _attempt(result: Result, do: Callable[[], Any], compiles_since: float | None = None) -> Any:
+def _attempt(result: Result, do: Callable[[], Any], **since: float) -> Any:
     """What `do` returns.
+
+    Args:
+      result: what is known so far.
+      do: what is tried.
+      **since: a field of the result for seconds, and when they began.
 
     Raises:
       _StoppedError: with the result in which the fault is told.
@@ -158,12 +173,15 @@ def _attempt(result: Result, do: Callable[[], Any], compiles_since: float | None
         fault = too_large(error)
     except Exception as error:
         traceback.print_exc()
-        lines = [line for line in str(error).splitlines() if line.strip()] or [""]
-        said = [f"{type(error).__name__}: {lines[0]}", *lines[1:_LINES_OF_A_CRASH]]
-        fault = Fault(kind="failed", message="\n".join(said))
-    seconds = 0.0 if compiles_since is None else time.monotonic() - compiles_since
-    raise _StoppedError(dataclasses.replace(result, fault=fault, compile_seconds=seconds))
+        fault = Fault(kind="failed", message=_said(error))
+    seconds: dict[str, Any] = {name: time.monotonic() - began for name, began in since.items()}
+    raise _StoppedError(dataclasses.replace(result, fault=fault, **seconds))
+
+
+def _said(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+    return "\n".join([f"{type(error).__name__}: {lines[0]}", *lines[1:_LINES_OF_AN_ERROR]])
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
