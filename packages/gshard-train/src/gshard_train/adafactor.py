@@ -10,7 +10,7 @@ Axes: R rows, C columns of one matrix.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -72,12 +72,6 @@ def scale_by_adafactor(
         min_dim_size_to_factor=min_dim_size_to_factor,
         epsilon=epsilon1,
     )
-    limits = []
-    if clipping_threshold is not None:
-        limits.append(optax.clip_by_block_rms(clipping_threshold))
-    if multiply_by_parameter_scale:
-        limits.append(optax.scale_by_param_block_rms(epsilon2))
-    limited = optax.chain(*limits)
 
     def first(param_RC: Array) -> tuple[Array, ...]:
         made: Any = moments.init(param_RC)
@@ -87,8 +81,22 @@ def scale_by_adafactor(
         before: Any = optax.FactoredState(count, *kept)
         after: Any
         update_RC, after = moments.update(grad_RC, before, param_RC)
-        limited_RC: Any = limited.update(update_RC, limited.init(param_RC), param_RC)[0]
-        return limited_RC, *after[1:]
+        # An array that optax makes anew to hold nothing stays the one that was there.
+        nothing = _unused(param_RC.shape, min_dim_size_to_factor)
+        fields = (
+            old if name in nothing else getattr(after, name)
+            for name, old in zip(after._fields[1:], kept, strict=True)
+        )
+        return update_RC, _mean_square(update_RC), _mean_square(param_RC), *fields
+
+    def limits(of_updates: Array, of_params: Array) -> tuple[Array, Array]:
+        divisor, factor = jnp.ones_like(of_updates), jnp.ones_like(of_params)
+        if clipping_threshold is not None:
+            divisor = jnp.maximum(1.0, jnp.sqrt(of_updates) / clipping_threshold)
+        if multiply_by_parameter_scale:
+            # optax's function takes the mean twice, for the sake of a gradient that nobody takes.
+            factor = jnp.maximum(jnp.sqrt(of_params), epsilon2)
+        return divisor, factor
 
     def init(params: Any) -> optax.FactoredState:
         leaves, treedef = jax.tree.flatten(params)
@@ -114,8 +122,12 @@ def scale_by_adafactor(
             )
             for view, param, grad, moment in rows
         ]
-        new, *fields = zip(*made, strict=True)
-        new = [each.reshape(leaf.shape) for each, leaf in zip(new, leaves, strict=True)]
+        new, of_updates, of_params, *fields = zip(*made, strict=True)
+        limited = zip(new, leaves, _at_once(limits, of_updates, of_params), strict=True)
+        new = [
+            (update / _to_rank(divisor, update) * _to_rank(factor, update)).reshape(leaf.shape)
+            for update, leaf, (divisor, factor) in limited
+        ]
         count = optax.safe_increment(state.count)
         return treedef.unflatten(new), optax.FactoredState(
             count, *(treedef.unflatten(field) for field in fields)
@@ -157,3 +169,37 @@ def _mapped(function: Callable, view: MatrixView) -> Callable:
     for _ in range(view.mapped):
         function = jax.vmap(function)
     return function
+
+
+def _mean_square(x_RC: Array) -> Array:
+    return jnp.mean(jnp.square(x_RC))
+
+
+def _unused(shape: tuple[int, ...], min_dim_size_to_factor: int) -> tuple[str, ...]:
+    """The fields of optax's state that hold nothing for a matrix of this shape."""
+    is_factored = len(shape) >= 2 and sorted(shape)[-2] >= min_dim_size_to_factor
+    return ("v",) if is_factored else ("v_row", "v_col")
+
+
+def _at_once(
+    function: Callable[[Array, Array], tuple[Array, Array]],
+    left: Sequence[Array],
+    right: Sequence[Array],
+) -> list[tuple[Array, Array]]:
+    """`function` of each pair, computed together for all of one shape.
+
+    A step has such numbers of every tensor, and each operation on them would be a kernel to compile
+    and to start. Stacked and not joined, they stay split as they are.
+    """
+    found: list[Any] = [None] * len(left)
+    for shape in dict.fromkeys(each.shape for each in left):
+        at = [i for i, each in enumerate(left) if each.shape == shape]
+        made = function(*(jnp.stack([each[i] for i in at]) for each in (left, right)))
+        for position, i in enumerate(at):
+            found[i] = tuple(each[position] for each in made)
+    return found
+
+
+def _to_rank(number: Array, x: Array) -> Array:
+    """A number for each matrix, to compute with all of its entries."""
+    return number.reshape(*number.shape, *[1] * (x.ndim - number.ndim))
