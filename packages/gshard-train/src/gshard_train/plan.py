@@ -14,8 +14,9 @@ Exits with 1 where nothing fits.
 
 from absl import flags
 
-from gshard_train import binary, precompile
+from gshard_train import binary
 from gshard_train.errors import UserError
+from gshard_train.precompiling import machine_flags
 
 PROGRAM = "gshard-plan"
 _VARIED = "mesh,rules,num_groups,remat,microbatches,dispatch"
@@ -24,7 +25,7 @@ _TIMEOUT = 300.0
 
 def define(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags."""
-    precompile.define_machine(values)
+    machine_flags.define(values)
     values.set_default("timeout", _TIMEOUT)
     values["mesh"].help = "Mesh axes instead of those of the gin files, for their own layout."
     values["dry_run"].help = "Show what would be compiled first, and end without compiling."
@@ -55,7 +56,7 @@ def define(values: flags.FlagValues = flags.FLAGS) -> None:
 def main() -> int:
     """Searches with what the flags say, and returns the exit code."""
     values = flags.FLAGS
-    if faults := list(precompile.machine_faults(values)):
+    if faults := list(machine_flags.faults(values)):
         raise UserError(*faults)
     # They take seconds.
     from gshard_train.planning.kept import default_folder
@@ -63,7 +64,7 @@ def main() -> int:
     from gshard_train.planning.planner import plan
     from gshard_train.precompiling.configuration import loaded_config
 
-    job = precompile.asked_job(values)
+    job = machine_flags.asked_job(values)
     if values.print_config:
         print(loaded_config(job).origins(), end="")
         return 0

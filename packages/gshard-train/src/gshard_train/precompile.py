@@ -11,20 +11,19 @@ replaced by those of the topology. No data is read and nothing is written but wh
 Topologies: v2:AxB, v3:AxB, v5e:AxB, v6e:AxB, v4:AxBxC, v5p:AxBxC, tpu7x:AxBxC, in chips; on v2, v3
 and tpu7x a chip has two devices. Needs the TPU compiler: pip install 'gshard-train[tpu]'.
 
-Exit code 0: it fits. 1: it does not, or the compiler failed. 2: something has to be mended first.
+Exit code 0: it fits (with --dry_run: it may). 1: it does not, the compiler failed or was not done
+in time, or a file was not written. 2: something has to be mended first.
 """
 
 import dataclasses
-import math
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from gshard_train import binary, command_line
+from gshard_train import binary
 from gshard_train.errors import UserError
+from gshard_train.precompiling import card_files, machine_flags
 
 if TYPE_CHECKING:
     from gshard_train.precompiling.card import CostCard
@@ -33,14 +32,13 @@ if TYPE_CHECKING:
 
 PROGRAM = "gshard-precompile"
 FITS, FITS_NOT = 0, 1
-_FILES = ("json", "html", "report", "save_program")
 _TOLD_SECONDS = 15.0
 _GIB = 2**30
 
 
 def define(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags."""
-    define_machine(values)
+    machine_flags.define(values)
     values["dry_run"].help = (
         "Check everything, print sizes, shapes and what each device would hold, and end without "
         "compiling."
@@ -52,22 +50,7 @@ def define(values: flags.FlagValues = flags.FLAGS) -> None:
         "Which program: the training step, the scoring of given targets, or the translation.",
         flag_values=values,
     )
-    flags.DEFINE_string("json", None, "Write the cost card as JSON.", flag_values=values)
-    flags.DEFINE_string("html", None, "Write the cost card as a page.", flag_values=values)
-    flags.DEFINE_string(
-        "report",
-        None,
-        "Write the inspector's report of the program, as JSON or, by the file's ending .html, as "
-        "a page.",
-        flag_values=values,
-    )
-    flags.DEFINE_string(
-        "save_program",
-        None,
-        "Compile the training step once more and write it: training.train.program = 'FILE' takes "
-        "it on such a machine.",
-        flag_values=values,
-    )
+    card_files.define(values)
     flags.DEFINE_bool(
         "advise",
         True,
@@ -76,126 +59,49 @@ def define(values: flags.FlagValues = flags.FLAGS) -> None:
     )
 
 
-def define_machine(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags of what is compiled, for which machine, and how it is priced."""
-    if "gin_file" not in values:
-        command_line.define_gin(values)
-    flags.DEFINE_string(
-        "topology", None, "The machine: v3:32x32 has 1024 chips, 2048 cores.", flag_values=values
-    )
-    flags.DEFINE_integer("num_slices", 1, "How many such slices it has.", flag_values=values)
-    flags.DEFINE_string(
-        "mesh",
-        None,
-        "Mesh axes instead of those of the gin files: data=1,expert=2048. One may be -1: what is "
-        "left.",
-        flag_values=values,
-    )
-    flags.DEFINE_float(
-        "tokens", 1e12, "Source tokens of the run whose days are estimated.", flag_values=values
-    )
-    flags.DEFINE_float(
-        "price", None, "Money for an hour of one device, for the whole run's.", flag_values=values
-    )
-    flags.DEFINE_float(
-        "timeout", 3600.0, "Seconds that one program may take to compile.", flag_values=values
-    )
-
-
 def main() -> int:
     """Compiles, prints the card, writes the files, and returns the exit code."""
     values = flags.FLAGS
-    if faults := [*machine_faults(values), *_file_faults(values)]:
+    if faults := [*machine_flags.faults(values), *card_files.faults(values)]:
         raise UserError(*faults)
     from gshard_train.precompiling.compiler import Compiler
     from gshard_train.precompiling.configuration import loaded_config
 
-    job = asked_job(values)
+    job = machine_flags.asked_job(values)
     if values.print_config:
         print(loaded_config(job).origins(), end="")
         return FITS
     with Compiler(on_progress=_Told()) as compiler:
         try:
             result = _result(compiler, job)
-            card = _card(compiler, result)
+            card = None if result.facts is None else _card(compiler, result)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; the compiler is ended too") from None
-    print(card.text(), flush=True)
-    _write(card, result)
+    all_written = card is None or _show(card, result)
     if result.fault:
         print(f"{PROGRAM}: {result.fault.message}", file=sys.stderr)
-    return FITS if values.dry_run or card.fits else FITS_NOT
+    if card is None or card.fits is False:
+        return FITS_NOT
+    return FITS if values.dry_run or (card.fits and all_written) else FITS_NOT
 
 
-def asked_job(values: flags.FlagValues) -> "Job":
-    """The job that the flags describe."""
-    from gshard_train.precompiling.job import Job
-    from gshard_train.precompiling.layout import Layout
-
-    mesh = None if values.mesh is None else dict(_mesh_axes(values.mesh))
-    return Job(
-        gin_files=tuple(values.gin_file),
-        gin_bindings=tuple(values.gin_bindings),
-        gin_search_paths=tuple(values.gin_search_paths),
-        topology=values.topology,
-        num_slices=values.num_slices,
-        mode=getattr(values, "mode", "train"),
-        layout=Layout(mesh=mesh),
-        save_program=getattr(values, "save_program", None),
-    )
-
-
-def machine_faults(values: flags.FlagValues) -> Iterator[str]:
-    """What is wrong with the flags of `define_machine`."""
-    if not values.gin_file and not values.gin_bindings:
-        yield (
-            "--gin_file is missing; for example "
-            "--gin_file=gshard_train/configs/models/moe_128e_12l.gin"
-        )
-    if not values.topology:
-        yield "--topology is missing; for example --topology=v3:8x8, which has 128 cores"
-    if values.num_slices < 1:
-        yield f"--num_slices={values.num_slices} must be at least 1"
-    if values.mesh is not None:
-        try:
-            list(_mesh_axes(values.mesh))
-        except ValueError:
-            yield f"--mesh={values.mesh} must be sizes by name, as --mesh=data=1,expert=2048"
-    if not 0 < values.tokens < math.inf:
-        yield f"--tokens={values.tokens:g} must be above 0, as --tokens=1e12"
-    if values.price is not None and not 0 <= values.price < math.inf:
-        yield f"--price={values.price:g} must be at least 0: money for an hour of one device"
-    if not values.timeout > 0:
-        yield f"--timeout={values.timeout:g} must be above 0: seconds for one program"
-
-
-def _mesh_axes(text: str) -> Iterator[tuple[str, int]]:
-    names = set()
-    for part in text.split(","):
-        name, equals, size = part.partition("=")
-        if not equals or not name.strip().isidentifier() or name.strip() in names:
-            raise ValueError(part)
-        names.add(name.strip())
-        yield name.strip(), int(size)
-
-
-def _file_faults(values: flags.FlagValues) -> Iterator[str]:
-    for name in _FILES:
-        if file := values[name].value:
-            if Path(file).is_dir():
-                yield f"--{name}={file} is a directory; give a file"
-            elif not Path(file).absolute().parent.is_dir():
-                yield f"--{name}={file}: there is no directory {Path(file).parent}; make it"
+def _show(card: "CostCard", result: "Result") -> bool:
+    """Prints the card and writes its files; whether all of them were written."""
+    print(card.text(), flush=True)
+    files = list(card_files.write(flags.FLAGS, card, result))
+    for written, said in files:
+        print(said, file=sys.stdout if written else sys.stderr)
+    return all(written for written, _ in files)
 
 
 def _result(compiler: "Compiler", job: "Job") -> "Result":
-    """The result of a job that was not refused."""
+    """The result of a job that was not refused; without facts where nobody got so far."""
     values = flags.FLAGS
     if values.dry_run:
         result = compiler.describe(job)
     else:
         result = compiler.compile(job, timeout_seconds=values.timeout)
-    if result.fault and (result.fault.kind == "refused" or result.facts is None):
+    if result.fault and result.fault.kind == "refused":
         raise UserError(*result.fault.message.splitlines())
     return result
 
@@ -222,19 +128,6 @@ def _card(compiler: "Compiler", result: "Result") -> "CostCard":
         print(card.text(), flush=True)  # what is known already
         raise
     return dataclasses.replace(card, advice=advice)
-
-
-def _write(card: "CostCard", result: "Result") -> None:
-    from gshard_annotate.inspector.json_form import write_beside
-
-    values = flags.FLAGS
-    if values.json:
-        write_beside(values.json, card.json())
-    if values.html:
-        write_beside(values.html, card.html())
-    if values.report and result.report:
-        as_page = values.report.endswith(".html")
-        write_beside(values.report, result.report.html() if as_page else result.report.json())
 
 
 class _Told:

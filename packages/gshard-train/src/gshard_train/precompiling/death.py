@@ -51,7 +51,7 @@ def timed_out(scene: Scene, timeout: float) -> Fault:
     """The fault of a compiler that was ended because it took too long."""
     return Fault(
         kind="timed out",
-        message=f"the compiler was ended after {timeout:.0f} s, the time it was given, "
+        message=f"the compiler was ended after {timeout:g} s, the time it was given, "
         f"{_where(scene)}; give it longer (--timeout), or compile something smaller",
     )
 
