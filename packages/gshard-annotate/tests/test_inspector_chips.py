@@ -1,7 +1,6 @@
 """Chips and the model of exchanges."""
 
 import dataclasses
-import itertools
 import re
 from types import SimpleNamespace
 
@@ -15,7 +14,7 @@ from gshard_annotate.inspector.chips import (
     exchange_seconds,
     find_chip,
 )
-from gshard_annotate.inspector.torus import Block, block_of
+from gshard_annotate.inspector.torus import Block
 
 TORUS = Chip("torus", 1.0, 1.0, 1, link_bandwidth=10.0, torus=2, source="")
 SWITCH = Chip("switch", 1.0, 1.0, 1, 10.0, torus=0, source="", node=8, network_bandwidth=2.0)
@@ -81,33 +80,6 @@ def test_blocks_are_as_compact_as_the_number_allows():
     assert compact_sides(7, TORUS) == (7,)
     assert compact_sides(64, cube) == (4, 4, 4)
     assert compact_sides(1, cube) == (1,)
-
-
-def devices(*sides, slices=1):
-    return [
-        SimpleNamespace(coords=coord, slice_index=number)
-        for number in range(slices)
-        for coord in itertools.product(*map(range, sides))
-        for _ in range(2)  # cores
-    ]
-
-
-def test_the_block_of_devices_with_coordinates():
-    group = [SimpleNamespace(coords=(x, y, 0)) for x in range(4) for y in (0, 2)] * 2
-    assert block_of(group, group, TORUS) == Block((4, 2), (True, True))
-    assert block_of([SimpleNamespace() for _ in range(9)], [], TORUS).sides == (3, 3)
-
-
-def test_dimensions_of_a_machine_are_rings_where_its_links_close_them():
-    v5e, v5p = CHIPS["v5e"], CHIPS["v5p"]
-    machine = devices(8, 16)
-    assert block_of(machine, machine, v5e) == Block((8, 16), (False, True))
-    row = [one for one in machine if one.coords[0] == 3]
-    assert block_of(row, machine, v5e) == Block((16,), (True,))
-    assert block_of(row[:16], machine, v5e) == Block((8,), (False,))  # a part of the ring
-    cubes, no_cube = devices(4, 4, 8), devices(2, 4, 4)
-    assert block_of(cubes, cubes, v5p).closed == (True, True, True)
-    assert block_of(no_cube, no_cube, v5p).closed == (False, False, False)
 
 
 # 1000 bytes, links of 10 bytes per second and direction, a network of 2.

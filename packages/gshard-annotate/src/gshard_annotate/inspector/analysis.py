@@ -13,14 +13,21 @@ from gshard_annotate.inspector.chip_figures import Chip
 from gshard_annotate.inspector.collectives import Collective, group_text, placed_collectives
 from gshard_annotate.inspector.costs import Work, count_work
 from gshard_annotate.inspector.flow import Flow
-from gshard_annotate.inspector.groups import group_axes, groups, pair_axes, touched_axes
+from gshard_annotate.inspector.groups import (
+    group_axes,
+    groups,
+    pair_axes,
+    pair_rows,
+    touched_axes,
+)
 from gshard_annotate.inspector.hlo import Instruction, Program
 from gshard_annotate.inspector.loops import Runs, runs
+from gshard_annotate.inspector.machine import Machine
 from gshard_annotate.inspector.moved import Crossing
 from gshard_annotate.inspector.quantities import percent, place, plural, size
 from gshard_annotate.inspector.report import Cost, Exchange, Memory, Report
 from gshard_annotate.inspector.shardings import Axes, sdy_meshes
-from gshard_annotate.inspector.torus import Block, block_of, exchange_seconds
+from gshard_annotate.inspector.torus import Block, exchange_seconds
 from gshard_annotate.inspector.values import annotation_values, arguments, leaf_value, results
 
 # From what share of the time on a reader has to know how it was found.
@@ -116,6 +123,7 @@ def _exchanges(
     chip: Chip | None,
 ) -> list[Exchange]:
     found = []
+    machine = Machine(devices, chip) if chip else None
     for one, instruction, fusion in placed_collectives(final):
         taking_part = _Group(instruction, axes)
         times = counts.counts.get(one.computation, 1)
@@ -123,9 +131,9 @@ def _exchanges(
         cause = causes.of(Crossing(one, instruction, outer, taking_part.touched, taking_part.size))
         source = final.source(instruction) or cause.source
         seconds = None
-        if chip:
+        if chip and machine:
             moved = one.bytes * (taking_part.size if one.kind == "reduce-scatter" else 1)
-            block = taking_part.block(devices, chip)
+            block = taking_part.block(machine)
             seconds = times * exchange_seconds(one.kind, moved, taking_part.size, chip, block)
         found.append(
             Exchange(
@@ -148,8 +156,9 @@ class _Group:
 
     def __init__(self, one: Instruction, axes: Axes):
         text = group_text(one)
-        self.rows = None
+        self.rows = self.pairs = None
         if one.attribute("source_target_pairs"):
+            self.pairs = pair_rows(text)
             self.axes = self.touched = pair_axes(text, axes)
             self.size = math.prod(axes[axis] for axis in self.axes)
             return
@@ -160,11 +169,11 @@ class _Group:
         if self.rows is None:
             self.axes = self.touched = tuple(axes)
 
-    def block(self, devices: Sequence[Any], chip: Chip) -> Block | None:
+    def block(self, machine: Machine) -> Block | None:
         """Where they lie on the machine; None where that is not known."""
-        if not devices or self.rows is None or self.rows.max() >= len(devices):
-            return None
-        return block_of([devices[i] for i in self.rows[0]], devices, chip)
+        if self.pairs is not None:
+            return machine.path(self.pairs)
+        return None if self.rows is None else machine.block(self.rows)
 
 
 def _sentence(one: Collective, source, complaint: str) -> str:

@@ -52,13 +52,17 @@ def touched_axes(rows: np.ndarray | None, axes: Axes) -> tuple[str, ...]:
 
 def pair_axes(text: str, axes: Axes) -> tuple[str, ...]:
     """The mesh axes that the pairs of a collective-permute cross."""
-    sizes = tuple(axes.values())
-    pairs = np.array([ints(pair) for pair in re.findall(r"\{(\d+,\d+)\}", text)])
+    sizes, pairs = tuple(axes.values()), pair_rows(text)
     if not pairs.size or not sizes or pairs.max() >= math.prod(sizes):
         return ()
     coords = np.stack(np.unravel_index(pairs, sizes))
     crossed = (coords[:, :, 0] != coords[:, :, 1]).any(axis=1)
     return tuple(name for name, one in zip(axes, crossed, strict=True) if one)
+
+
+def pair_rows(text: str) -> np.ndarray:
+    """Sender and receiver of each pair of a collective-permute, as positions."""
+    return np.array([ints(pair) for pair in re.findall(r"\{(\d+,\d+)\}", text)])
 
 
 def _mesh_groups(axes: str, ids: str | None, chosen: str) -> np.ndarray | None:

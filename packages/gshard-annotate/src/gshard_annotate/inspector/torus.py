@@ -1,12 +1,13 @@
 """A model of the time that an exchange takes on the links between accelerators.
 
-A floor as well: bandwidth alone, without latency, contention or what else is under way.
+Bytes over the links at their published bandwidth, with the best use of all links of a block and
+without latency or whatever else is under way. A measured exchange may take longer, and where what
+is published is below what a machine has, shorter.
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
 
 from gshard_annotate.inspector.chip_figures import Chip
 
@@ -18,36 +19,27 @@ class Block:
     """Where the devices of a group lie on the links.
 
     Attributes:
-      sides: How far they reach along each torus dimension, in chips.
-      closed: Whether that dimension is a ring; otherwise it is a line.
+      sides: How many chips they are along each torus dimension.
+      closed: Whether they lie round a ring of that dimension; otherwise on a line.
       slices: Over how many slices they are spread, which only the network connects.
+      sharing: How many groups send over the busiest link of each dimension at once, more than one
+        where they lie between each other's chips; 1 for each when not given. Cores of one chip in
+        different groups have half of its links each, which is not counted again.
     """
 
     sides: tuple[int, ...]
     closed: tuple[bool, ...]
     slices: int = 1
+    sharing: tuple[float, ...] = ()
+
+    def __post_init__(self):
+        if not self.sharing:
+            object.__setattr__(self, "sharing", (1.0,) * len(self.sides))
 
 
-def block_of(group: Sequence[Any], machine: Sequence[Any], chip: Chip) -> Block:
-    """The block of a group of devices of a machine.
-
-    Devices without coordinates (a CPU that stands for them) count as the most compact block.
-    """
-    sides, whole = _sides(group), _sides(machine)
-    if not sides:
-        return _block(compact_sides(len(group), chip), chip)
-    closed = [
-        side == all_of_it and side % chip.ring == 0
-        for side, all_of_it in zip(sides, whole, strict=True)
-    ]
-    if chip.torus == 3:  # cubes whose faces switches connect
-        closed = [each and all(side % chip.ring == 0 for side in whole) for each in closed]
-    longer = [(side, ring) for side, ring in zip(sides, closed, strict=True) if side > 1]
-    return Block(
-        tuple(side for side, _ in longer) or (1,),
-        tuple(ring for _, ring in longer) or (True,),
-        len({getattr(device, "slice_index", None) for device in group}),
-    )
+def compact_block(count: int, chip: Chip) -> Block:
+    """The block of `count` devices of which nobody knows where they lie."""
+    return _block(compact_sides(count, chip), chip)
 
 
 def compact_sides(count: int, chip: Chip) -> tuple[int, ...]:
@@ -74,13 +66,16 @@ def exchange_seconds(
 
     With n devices in a group and `num_bytes` the whole array on one device:
 
-    - Torus: the group is a block of it with these sides. all-gather and reduce-scatter move
-      (n-1)/n of the array through the links of each dimension that the block spans (two of a ring,
-      one of a line), all-reduce twice that. In an all-to-all a piece travels a quarter of each
-      ring on average, so that side/8 of the array crosses each link of the longest side; of a
-      line side/4 crosses the link in its middle. A collective-permute sends the array over one
-      link. Cores of one chip add and gather among themselves first, so that their links carry a
-      sum or an array once and not for each core; within one chip all goes through its memory.
+    - Torus: the group is a block of it with these sides, one link each way between neighbours, the
+      bandwidth of a dimension divided by the groups that share it. all-gather and reduce-scatter
+      move (n-1)/n of the array through the links of all dimensions (two of a ring, one of a line),
+      each part of it along another order of dimensions so that all are busy; longer where one
+      dimension or some cannot bring what an end of the block needs. all-reduce takes twice that.
+      In an all-to-all a piece goes the shortest way, so that side/8 of the array crosses each link
+      of a ring; of a line side/4 crosses the link in its middle; the slowest dimension counts. A
+      collective-permute sends the array over one link, or as often as the busiest one carries.
+      Cores of one chip add and gather among themselves first, so that their links carry a sum or
+      an array once and not for each core; within one chip all goes through its memory.
     - Switch: the same without hops: (n-1)/n of the array at the device's bandwidth, that of the
       network when the group is larger than a node.
     - Several slices: what leaves a slice goes over the network besides.
@@ -122,20 +117,42 @@ def _on_torus(kind: str, num_bytes: int, group: int, chip: Chip, block: Block) -
     if cores == group:
         return _crossing(kind, num_bytes, group) / chip.memory_bandwidth
     if kind == "collective-permute":
-        return num_bytes / chip.link_bandwidth
-    dims = list(zip(block.sides, block.closed, strict=True))
+        return num_bytes * max(block.sharing) / chip.link_bandwidth
     if kind in _ALL_TO_ALL:
-        farthest = max(max(side, 2) / (8 if closed else 4) for side, closed in dims)
-        return num_bytes * farthest / chip.link_bandwidth
-    links = cores * sum(2 if closed else 1 for _, closed in dims)
-    return _crossing(kind, num_bytes, group // cores) / (links * chip.link_bandwidth)
+        # A block with gaps has as much less to send.
+        filled = group / (cores * math.prod(block.sides))
+        return num_bytes * filled * _farthest(block) / chip.link_bandwidth
+    bandwidth = cores * chip.link_bandwidth
+    return _gathered(block) * num_bytes * (2 if kind == "all-reduce" else 1) / bandwidth
+
+
+def _farthest(block: Block) -> float:
+    """The part of a device's array that crosses the busiest link of the slowest dimension."""
+    return max(
+        (side - side % 2 / side) / (8 if closed else 4) * sharing
+        for side, closed, sharing in zip(block.sides, block.closed, block.sharing, strict=True)
+    )
+
+
+def _gathered(block: Block) -> float:
+    """The part of an array of which each chip had a piece that crosses a link until all have it.
+
+    Along some dimensions first, their links carry least: what the chips along them lack of their
+    own pieces. So no order does better than that for any set of dimensions; parts of the array in
+    different orders reach the largest of these bounds.
+    """
+    dims = [
+        (side, (2 if closed else 1) / sharing)
+        for side, closed, sharing in zip(block.sides, block.closed, block.sharing, strict=True)
+    ]
+    chips = math.prod(block.sides)
+    return max(
+        (math.prod(side for side, _ in some) - 1) / chips / sum(links for _, links in some)
+        for count in range(1, len(dims) + 1)
+        for some in itertools.combinations(dims, count)
+    )
 
 
 def _block(sides: tuple[int, ...], chip: Chip) -> Block:
     """A block of these sides that is all of its machine."""
     return Block(sides, tuple(side % chip.ring == 0 for side in sides))
-
-
-def _sides(devices: Sequence[Any]) -> list[int]:
-    coords = {tuple(coord) for device in devices if (coord := getattr(device, "coords", None))}
-    return [len(set(column)) for column in zip(*coords, strict=True)]
