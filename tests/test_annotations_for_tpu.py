@@ -75,7 +75,11 @@ across = make_mesh({"data": 4, "expert": -1}, devices=two, slices={"data": 2})
 found["slices"] = [sorted({device.slice_index for device in row}) for row in across.devices]
 v4 = topology_devices("v4:2x2x1")
 found["v4"] = [len(v4), max(device.core_on_chip for device in v4)]
-for name in ("v9:4x4", "v3:3x5", "v3-2048", "v4:4x4"):
+try:
+    make_mesh({"data": 4, "expert": -1}, devices=two)
+except ValueError as error:
+    found["no slices"] = str(error)
+for name in ("v9:4x4", "v3:32x64", "v3:3x5", "v3-2048", "v4:4x4"):
     try:
         topology_devices(name)
     except ValueError as error:
@@ -108,6 +112,11 @@ def found():
         ("shard", "P(None, 'data', 'expert')"),
         ("slices", [[0], [0], [1], [1]]),
         ("v4", [4, 0]),
+        (
+            "no slices",
+            "make_mesh: the devices lie on 2 slices, and no axis is said to go over them; give "
+            "slices, as {'data': 2}: the part of an axis that goes from slice to slice",
+        ),
     ],
 )
 def test_for_tpu(found, what, expected):
@@ -119,6 +128,7 @@ def test_for_tpu(found, what, expected):
     ("name", "why"),
     [
         ("v9:4x4", "there is no kind 'v9' (known: v2:16x16, v3:32x32, "),
+        ("v3:32x64", "it has 2,048 chips, and the largest v3 machine has 1,024 (32x32); take a"),
         ("v3:3x5", "since a host has 2x2 chips; near it: v3:2x4 or v3:4x6"),
         ("v3-2048", "machines are named by their sides in chips; did you mean v3:32x32?"),
         ("v4:4x4", "a v4 machine has 3 sides, this has 2: v4:2x2x1, "),

@@ -41,8 +41,8 @@ def make_mesh(
         as `{"data": 2}`. The rest of the axes lies within slices, whose links are faster.
 
     Raises:
-      ValueError: The sizes do not fit the devices or the slices, or the order is none of all the
-        devices.
+      ValueError: The sizes do not fit the devices or the slices, no axis goes over slices of TPUs,
+        or the order is none of all the devices.
       RuntimeError: JAX already started with another number of CPU devices.
     """
     _need_axes("axes", axes)
@@ -59,6 +59,13 @@ def make_mesh(
         return Mesh(_in_order(device_order, devices).reshape(shape), names, axis_types=auto)
     if slices is not None:
         return Mesh(_over_slices(sizes, slices, devices), names, axis_types=auto)
+    # JAX orders the devices of one TPU slice, and with several fails in ways that do not say so.
+    if (count := _num_slices(devices)) > 1 and devices[0].platform == "tpu":
+        raise ValueError(
+            f"make_mesh: the devices lie on {count} slices, and no axis is said to go over them; "
+            f"give slices, as {{'{names[0]}': {count}}}: the part of an axis that goes from slice "
+            "to slice"
+        )
     return jax.make_mesh(shape, names, axis_types=auto, devices=devices)
 
 
@@ -125,10 +132,14 @@ def _in_order(device_order: Sequence[int], devices: Sequence[Any]) -> np.ndarray
     return np.array([by_id[each] for each in order], dtype=object)
 
 
+def _num_slices(devices: Sequence[Any]) -> int:
+    return len({getattr(device, "slice_index", 0) for device in devices})
+
+
 def _over_slices(
     sizes: Mapping[str, int], slices: Mapping[str, int], devices: Sequence[Any]
 ) -> np.ndarray:
-    present = len({getattr(device, "slice_index", 0) for device in devices})
+    present = _num_slices(devices)
     faults = [
         f"slices has '{axis}', which is no axis{did_you_mean(axis, sizes)}"
         for axis in slices

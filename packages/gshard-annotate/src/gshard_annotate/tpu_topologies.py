@@ -1,6 +1,7 @@
 """Names of TPU machines as the TPU compiler takes them: `v3:32x32`, a kind and sides in chips.
 
-Kinds and rules as libtpu 0.0.42 has them; a host of any kind has 2 x 2 chips.
+Kinds and rules as libtpu 0.0.42 has them; a host of any kind has 2 x 2 chips. The largest machines
+are those of cloud.google.com/tpu/docs, a page for each kind.
 """
 
 import math
@@ -18,12 +19,14 @@ class Kind(NamedTuple):
     Attributes:
       sides: how many a machine of it has.
       cores: of a chip, by which Google's names of machines count (v3-2048) where there are two.
+      chips: of the largest machine.
       examples: sides of machines.
       options: for the compiler, without which its devices are not what JAX finds on such a machine.
     """
 
     sides: int
     cores: int
+    chips: int
     examples: tuple[str, ...]
     options: Mapping[str, Any] = MappingProxyType({})
 
@@ -31,13 +34,13 @@ class Kind(NamedTuple):
 # Both cores of a chip as one device: what JAX has on v4. MaxText compiles ahead with the same.
 _MEGACORE = MappingProxyType({"chip_config_name": "megacore"})
 KINDS = {
-    "v2": Kind(2, 2, ("2x2", "4x4", "8x8", "16x16")),
-    "v3": Kind(2, 2, ("2x2", "4x4", "8x8", "16x16", "32x32")),
-    "v4": Kind(3, 2, ("2x2x1", "2x2x4", "4x4x4", "8x8x8", "8x8x16", "16x16x16"), _MEGACORE),
-    "v5e": Kind(2, 1, ("1x1", "2x2", "2x4", "4x4", "8x8", "16x16")),
-    "v5p": Kind(3, 2, ("2x2x1", "4x4x4", "8x8x8", "16x16x24")),
-    "v6e": Kind(2, 1, ("1x1", "2x2", "2x4", "4x4", "8x8", "16x16")),
-    "tpu7x": Kind(3, 2, ("2x2x1", "4x4x4", "8x8x8")),
+    "v2": Kind(2, 2, 256, ("2x2", "4x4", "8x8", "16x16")),
+    "v3": Kind(2, 2, 1024, ("2x2", "4x4", "8x8", "16x16", "32x32")),
+    "v4": Kind(3, 2, 4096, ("2x2x1", "2x2x4", "4x4x4", "8x8x8", "8x8x16", "16x16x16"), _MEGACORE),
+    "v5e": Kind(2, 1, 256, ("1x1", "2x2", "2x4", "4x4", "8x8", "16x16")),
+    "v5p": Kind(3, 2, 8960, ("2x2x1", "4x4x4", "8x8x8", "16x16x24")),
+    "v6e": Kind(2, 1, 256, ("1x1", "2x2", "2x4", "4x4", "8x8", "16x16")),
+    "tpu7x": Kind(3, 2, 9216, ("2x2x1", "4x4x4", "8x8x8")),
 }
 _HOST = (2, 2, 1)
 _OTHER_NAMES = {"v5litepod": "v5e", "v5lite": "v5e", "v5": "v5p", "v7": "tpu7x", "v7x": "tpu7x"}
@@ -68,7 +71,20 @@ def topology_fault(name: str) -> str:
     if low != sides or high != sides:
         near = " or ".join(f"{kind}:{'x'.join(map(str, each))}" for each in _unique(low, high))
         return f"its first two sides must be even, since a host has 2x2 chips; near it: {near}"
-    return ""
+    return _too_large(kind, sides)
+
+
+def _too_large(kind: str, sides: list[int]) -> str:
+    """That there is no machine so large; a plane one is at most as long as the largest is wide."""
+    chips, largest = math.prod(sides), KINDS[kind].chips
+    plane = KINDS[kind].sides == 2
+    if chips <= largest and not (plane and max(sides) > math.isqrt(largest)):
+        return ""
+    return (
+        f"it has {chips:,} chips, and the largest {kind} machine has {largest:,}"
+        + (f" ({KINDS[kind].examples[-1]})" if plane else "")
+        + "; take a smaller one, or several as slices (num_slices)"
+    )
 
 
 def options_of(name: str) -> dict[str, Any]:

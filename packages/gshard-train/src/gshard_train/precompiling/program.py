@@ -33,6 +33,9 @@ NUM_LANGUAGES = 100
 _SHARE_OF_STEP = {"train": 1.0, "eval": 1 / 3, "decode": 1 / 3}
 
 
+_SEVERAL_SLICES = "gshard_train/configs/layouts/several_slices.gin"
+
+
 class Program(NamedTuple):
     """A job's program before it is lowered.
 
@@ -165,13 +168,27 @@ def _mesh_on(
     try:
         return make_mesh(**{n: each for n, each in options.items() if any_name or n in takes})
     except ValueError as error:
-        what, present, _ = str(error).removeprefix("make_mesh: ").partition(" present;")
-        if not present:
-            raise UserError(f"{what}; the machine has --num_slices={num_slices}") from error
-        raise UserError(
-            f"{what} in {topology}; give sizes that multiply to that (--mesh=data=1,expert=-1: -1 "
+        raise UserError(_of_mesh(str(error), topology, num_slices)) from error
+
+
+def _of_mesh(fault: str, topology: str, num_slices: int) -> str:
+    """What `make_mesh` refuses, by the flags with which it is mended."""
+    what, present, _ = fault.removeprefix("make_mesh: ").partition(" present;")
+    if present:
+        machine = topology if num_slices == 1 else f"{num_slices} slices of {topology}"
+        return (
+            f"{what} in {machine}; give sizes that multiply to that (--mesh=data=1,expert=-1: -1 "
             "is what is left), or another topology"
-        ) from error
+        )
+    if "slices" not in what:
+        return what
+    if num_slices == 1:
+        return f"{what}; the machine has --num_slices=1"
+    return (
+        f"{what.partition('; give slices')[0]}; --num_slices={num_slices} needs "
+        f"--gin.make_mesh.slices=\"{{'data': {num_slices}}}\" for an axis that goes from slice to "
+        f"slice, or --gin_file={_SEVERAL_SLICES} --gin.SLICES={num_slices} after the model's file"
+    )
 
 
 def _arguments(
