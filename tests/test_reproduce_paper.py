@@ -10,6 +10,7 @@ import reproduce_paper_programs as programs
 import reproduce_paper_scaling as scaling
 import reproduce_paper_sizes as sizes
 import reproduce_paper_times as times
+import reproduce_paper_training as training
 from gshard_annotate.inspector.collectives import Collective
 from gshard_annotate.inspector.report import Cost, Exchange, Memory, Operation, Report
 from gshard_train import config
@@ -108,6 +109,7 @@ def test_a_pair_has_its_forward_pass_alone_and_two_attentions_of_three():
                 operation("combine", 4 * MS),
                 operation("optimizer", 100 * MS),
                 operation("loss/logits", 100 * MS),
+                operation("", 100 * MS),
             ],
             [
                 exchange("all-to-all", "jit(step)/jvp()/while", 9 * MS),
@@ -152,9 +154,13 @@ def test_memory_and_cost_are_beside_the_papers_and_say_what_does_not_fit():
         -0.5,
     )
     assert (row["all, here"], row["verdict"]) == (11.0, "fits")
-    (row,) = cells(times.cost({job: compiled(job)}))
+    (row,) = cells(training.cost({job: compiled(job)}))
     assert (row["steps/s, paper"], row["steps/s, here"]) == (0.72, 2.0)
     assert row["days, here"] == pytest.approx(1e12 / 2**20 * 0.5 / 86_400, rel=1e-5)
+    assert (row["layout, here"], row["memory"]) == ("expert 128", "fits")
+    dense = programs.shipped(paper_figures.MODELS["T(96L)"])
+    (row,) = cells(training.cost({dense: compiled(dense)}))
+    assert row["days, here"] == pytest.approx(1.2e12 / 2**20 * 0.5 / 86_400, rel=1e-5)
     large = Fault(kind="too large", message="m", needed_bytes=17 * 10**9, limit_bytes=16 * 10**9)
     (row,) = cells(sizes.memory({job: compiled(job, large)}))
     assert (row["all, here"], row["verdict"]) == (17.0, "does not fit")
@@ -269,6 +275,26 @@ def test_sections_without_a_compiler_are_written_in_three_forms(tmp_path, capsys
     assert page.count("<svg") == 1
     assert "## Exchanges (Figure 9)" in (out / "paper.md").read_text()
     assert "| MoE(128E, 12L) " in capsys.readouterr().out
+
+
+def test_a_program_that_is_too_large_crashes_or_takes_too_long_is_a_row(
+    ends, tmp_path, monkeypatch
+):
+    work = {"flops": 1e9, "bytes": 1e6, "collectives": {"all-reduce": 4}, "seconds": 1e-3}
+    operators = {name: {"32": work, "128": work} for name in paper_figures.OPERATORS}
+    monkeypatch.setattr(scaling, "compiled_operators", lambda *_, **__: operators)
+    large = Fault(kind="too large", message="m", needed_bytes=17 * 10**9, limit_bytes=16 * 10**9)
+    slow = Fault(kind="timed out", message="not done in 5 s")
+    ends += [None, slow, Fault(kind="crashed", message=""), None, large, *[None] * 20]
+    assert reproduce_paper.main([f"--out={tmp_path}", "--timeout=5"]) == 1
+    form = json.loads((tmp_path / "paper.json").read_text())["sections"]
+    assert list(form) == list(reproduce_paper.SECTIONS)
+    ended = [row["ended as"] for row in form["compile"]["rows"]]
+    assert ended == ["", "timed out", "crashed", "", "too large"]
+    (verdict,) = [row["verdict"] for row in form["memory"]["rows"] if "2048E, 36L" in row["model"]]
+    assert verdict == "does not fit"
+    assert {row["experts"] for row in form["breakdown"]["rows"]} == {"512E"}
+    assert (tmp_path / "paper.html").read_text().count("<svg") == 5
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 TITLE = "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding"
 SOURCE = "arXiv 2006.16668 v1"
-TOKENS = 1e12  # of a training
+TOKENS = 1e12  # of most trainings
 
 
 class Model(NamedTuple):
@@ -26,8 +26,9 @@ class Model(NamedTuple):
       billions: of parameters, as printed.
       batch_tokens: source tokens of a step.
       steps_per_second: Table 3; None where the paper does not say.
-      days: of 1e12 tokens.
+      days: of a training.
       core_years: likewise.
+      tokens: of that training.
     """
 
     gin: str
@@ -39,6 +40,7 @@ class Model(NamedTuple):
     steps_per_second: float | None
     days: float | None
     core_years: float | None
+    tokens: float = TOKENS
 
 
 _4M, _1M = 1 << 22, 1 << 20
@@ -51,8 +53,8 @@ MODELS = {
     "MoE(512E, 12L)": Model("moe_512e_12l", 12, 512, 512, 50, _1M, 3.28, 3.5, 4.9),
     "MoE(128E, 36L)": Model("moe_128e_36l", 36, 128, 128, 37, _1M, 0.67, 17.3, 6.1),
     "MoE(128E, 12L)": Model("moe_128e_12l", 12, 128, 128, 12.5, _1M, 2.16, 5.4, 1.9),
-    # Trained on 1.2e12 tokens (300k steps): days and core-years are of those.
-    "T(96L)": Model("dense_96l", 96, 0, 2048, 2.3, _4M, None, 42, 235.5),
+    # 300k steps.
+    "T(96L)": Model("dense_96l", 96, 0, 2048, 2.3, _4M, None, 42, 235.5, 1.2e12),
 }
 
 

@@ -91,34 +91,38 @@ def _make(options: argparse.Namespace) -> int:
 
 def _jobs(sections: Sequence[str], *, quick: bool) -> list[Any]:
     """What is to be compiled for these sections; the claim about compiling first."""
+    import reproduce_paper_compiling as compiling
     import reproduce_paper_sizes as sizes
     import reproduce_paper_times as times
+    import reproduce_paper_training as training
 
     of_section: dict[str, Callable[[], dict[Any, Any]]] = {
-        "compile": sizes.compile_jobs,
+        "compile": compiling.compile_jobs,
         "breakdown": times.breakdown_jobs,
         "growth": times.breakdown_jobs,
         "memory": sizes.memory_jobs,
-        "cost": times.cost_jobs,
+        "cost": training.cost_jobs,
     }
     jobs = [job for key, jobs in of_section.items() if key in sections for job in jobs().values()]
     if not quick:
         return jobs
-    few = [job for cores, job in sizes.compile_jobs().items() if cores in _QUICK_CORES]
+    few = [job for cores, job in compiling.compile_jobs().items() if cores in _QUICK_CORES]
     return [job for job in jobs if job in few]
 
 
 def _section(key: str, found: Any, options: argparse.Namespace) -> Any:
+    import reproduce_paper_compiling as compiling
     import reproduce_paper_scaling as scaling
     import reproduce_paper_sizes as sizes
     import reproduce_paper_times as times
+    import reproduce_paper_training as training
 
     of_programs = {
         "memory": sizes.memory,
-        "compile": sizes.compiling,
+        "compile": compiling.compiling,
         "breakdown": times.breakdown,
         "growth": times.growth,
-        "cost": times.cost,
+        "cost": training.cost,
     }
     if key in of_programs:
         return of_programs[key](found)
@@ -137,7 +141,7 @@ def _operators(options: argparse.Namespace) -> dict[str, Any]:
 
     cores = _OPERATOR_CORES[:2] if options.quick else _OPERATOR_CORES
     path = options.out / "programs" / f"operators-{cores[-1]}.json"
-    of = {"sources": programs.sources(), "versions": programs.versions()}
+    of = {"sources": scaling.sources(), "versions": programs.versions()}
     try:
         kept = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, ValueError):

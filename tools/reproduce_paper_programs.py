@@ -7,10 +7,7 @@ the same compiler; `reuse` takes it whatever the sources are.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
-import importlib.metadata
-import importlib.util
 import json
 import os
 import pathlib
@@ -23,11 +20,11 @@ import paper_figures
 from gshard_train.precompiling.compiler import Compiler, Progress
 from gshard_train.precompiling.job import Job, Result
 from gshard_train.precompiling.job_json import job_json, result_from_json, result_json
+from gshard_train.precompiling.sources import sources, versions
 
 TOKENS_PER_CORE = 2048  # of a step, where the load is to be the same on any number of cores
 ROW = 256  # tokens
 FULL_LOAD = {16: "v3:2x4", 32: "v3:4x4", 128: "v3:8x8", 512: "v3:16x16", 2048: "v3:32x32"}
-_PACKAGES = ("gshard_annotate", "gshard_moe", "gshard_train")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,26 +170,6 @@ class Programs:
         return self._folder / f"{stem}-{job.topology.replace(':', '-')}-{digest}.json"
 
 
-@functools.cache
-def sources() -> str:
-    """A hash of the packages' code and gin files."""
-    digest = hashlib.sha256()
-    for name in _PACKAGES:
-        found = importlib.util.find_spec(name)
-        assert found is not None
-        folder = pathlib.Path(str(found.origin)).parent
-        for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.gin")]):
-            digest.update(str(path.relative_to(folder)).encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-@functools.cache
-def versions() -> dict[str, str]:
-    """Of what compiles."""
-    return {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "libtpu")}
-
-
 def _file(name: str) -> str:
     return f"gshard_train/configs/models/{name}.gin"
 
@@ -205,7 +182,8 @@ def _children_seconds() -> float:
 def _outcome(made: Compiled) -> str:
     result = made.result
     if result.fault is not None:
-        return f"{result.fault.kind}: {result.fault.message.splitlines()[0]}"
+        said = result.fault.message.partition("\n")[0]
+        return f"{result.fault.kind}: {said}"
     seconds = result.lower_seconds + result.compile_seconds
     return (
         f"{seconds:.0f} s to lower and compile, {made.cpu_seconds:.0f} CPU seconds, "

@@ -1,4 +1,4 @@
-"""Where a step's time goes and what a training takes: Figure 8, its growth, and Table 3.
+"""Where a step's time goes: Figure 8, and its growth.
 
 All times are estimates from compiled programs; see `gshard_train.precompiling.card.ESTIMATE`.
 """
@@ -12,7 +12,7 @@ import reproduce_paper_programs as programs
 from gshard_annotate.inspector.report import Exchange, Report
 from gshard_train.precompiling.card import ESTIMATE
 from gshard_train.precompiling.job import Job
-from reproduce_paper_sizes import Found, card_of, short_verdict
+from reproduce_paper_cards import Found
 from reproduce_paper_tables import PERCENT, Column, Section, deviation
 
 EXPERTS = (128, 512, 2048)
@@ -58,6 +58,15 @@ def pair_times(report: Report, layers: int) -> dict[str, float]:
     }
 
 
+def unnamed_seconds(report: Report) -> float:
+    """Of a step's forward pass, where no named scope tells what it belongs to."""
+    return sum(
+        one.seconds or 0.0
+        for one in report.operations
+        if not (one.scope or one.backward or one.recomputed)
+    )
+
+
 def is_forward(exchange: Exchange) -> bool:
     """Whether it is of the forward pass, and not of that computed again."""
     name = exchange.collective.op_name
@@ -67,7 +76,7 @@ def is_forward(exchange: Exchange) -> bool:
 def _part(scope: str) -> str | None:
     """The part of the figure that an operation is of; None for what is no layer's."""
     inside = scope.split("/")
-    if _OUTSIDE & set(inside):
+    if not scope or _OUTSIDE & set(inside):
         return None
     return next((_PART_OF_SCOPE[one] for one in reversed(inside) if one in _PART_OF_SCOPE), _OTHER)
 
@@ -91,7 +100,7 @@ def breakdown(found: Found) -> Section:
         Column("to measured", PERCENT),
         Column("to roofline", PERCENT),
     )
-    says = (
+    says = [
         "Forward pass of one MoE and one dense layer, of the training step of the model with 36 "
         f"layers and {programs.TOKENS_PER_CORE:,} tokens a core. Both of ours are means over the "
         "model's pairs; of attention two thirds, since decoder layers attend twice.",
@@ -99,25 +108,35 @@ def breakdown(found: Found) -> Section:
         "there is longer.",
         "Activations are float32, as the paper's. Attention here has the random bits of dropout in "
         "it (shifts, xor and additions of threefry), a good part of its time.",
-    )
+    ]
+    if unnamed := [
+        unnamed_seconds(report) * 1e6 / (LAYERS / 2) for report in _reports(found).values()
+    ]:
+        said = ", ".join(f"{one:,.0f}" for one in unnamed)
+        says.append(
+            "Not in it is what has no named scope, in the layers or outside of them: "
+            f"{said} µs, divided by the pairs."
+        )
     return Section(
         key="breakdown",
         title="Time of a step",
         of="Figure 8",
         columns=columns,
         rows=tuple(rows),
-        says=says,
+        says=tuple(says),
         picture=lambda axes: _draw_breakdown(axes, times),
     )
 
 
 def _pair_times(found: Found) -> dict[int, dict[str, float]]:
-    times = {}
-    for experts, job in breakdown_jobs().items():
-        report = found[job].result.report if job in found else None
-        if report is not None:
-            times[experts] = pair_times(report, LAYERS)
-    return times
+    return {experts: pair_times(one, LAYERS) for experts, one in _reports(found).items()}
+
+
+def _reports(found: Found) -> dict[int, Report]:
+    """Reports of the programs of Figure 8 that there are, by experts."""
+    jobs = {experts: job for experts, job in breakdown_jobs().items() if job in found}
+    reports = {experts: found[job].result.report for experts, job in jobs.items()}
+    return {experts: report for experts, report in reports.items() if report is not None}
 
 
 def _beside(bar: paper_figures.Bar | None, ours: float) -> tuple[float | None, ...]:
@@ -191,83 +210,5 @@ def _ratio(times: dict[int, dict[str, float]], of: Any) -> float | None:
 
 
 def _step_seconds(found: Found, experts: int) -> float | None:
-    job = breakdown_jobs()[experts]
-    report = found[job].result.report if job in found else None
+    report = _reports(found).get(experts)
     return report.cost.step_seconds if report else None
-
-
-def cost_jobs() -> dict[str, Job]:
-    """Every row of Table 1 by its name, as its file has it."""
-    return {name: programs.shipped(model) for name, model in paper_figures.MODELS.items()}
-
-
-def cost(found: Found) -> Section:
-    """Table 3, and the rows that it does not have."""
-    rows = []
-    for name, job in cost_jobs().items():
-        if job not in found:
-            continue
-        model, (card, why) = paper_figures.MODELS[name], card_of(found[job])
-        seconds = card.step_seconds if card else None
-        pace = 1 / seconds if seconds else None
-        days, years = (card.days, card.device_years) if card else (None, None)
-        rows.append(
-            (
-                name,
-                model.steps_per_second,
-                pace,
-                deviation(pace, model.steps_per_second),
-                model.days,
-                days,
-                deviation(days, model.days),
-                model.core_years,
-                years,
-                deviation(years, model.core_years),
-                card.tokens_per_second / 1e6 if card and card.tokens_per_second else None,
-                card.utilisation if card else None,
-                short_verdict(card) if card else why,
-            )
-        )
-    columns = (
-        Column("model"),
-        Column("steps/s, paper", ".2f"),
-        Column("steps/s, here", ".2f"),
-        Column("their deviation", PERCENT),
-        Column("days, paper", ".1f"),
-        Column("days, here", ".1f"),
-        Column("days' deviation", PERCENT),
-        Column("core-years, paper", ".1f"),
-        Column("core-years, here", ".1f"),
-        Column("years' deviation", PERCENT),
-        Column("M tokens/s, here", ".2f"),
-        Column("share of peak", ".0%"),
-        Column("memory"),
-    )
-    says = (
-        f"Ours are estimates: {ESTIMATE}. The paper's are of real runs, so that ours are faster.",
-        "1e12 source tokens, each model file as it comes with us. Batches of 4M and 1M tokens: by "
-        "its days the paper's are 4.0e6 and 1.0e6, ours are 2^22 and 2^20, 5 % more in a step. "
-        "T(96L): the paper trained it as a pipeline on 1.2e12 tokens.",
-        "Share of peak counts what the model needs, nothing that is computed again, at bfloat16 "
-        "peak.",
-    )
-    return Section(
-        key="cost",
-        title="What a training takes",
-        of="Table 3",
-        columns=columns,
-        rows=tuple(rows),
-        says=says,
-        picture=lambda axes: _draw_cost(axes, rows),
-    )
-
-
-def _draw_cost(axes: Any, rows: list[tuple[Any, ...]]) -> None:
-    for shift, column, name in ((-0.2, 7, "paper"), (0.2, 8, "here, estimate")):
-        places = [place + shift for place in range(len(rows))]
-        axes.barh(places, [row[column] or 0 for row in rows], 0.38, label=name)
-    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel("core-years, logarithmic")
-    axes.legend(frameon=False)
