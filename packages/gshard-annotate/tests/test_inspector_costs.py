@@ -8,6 +8,7 @@ from gshard_annotate.inspector.chips import Chip
 from gshard_annotate.inspector.costs import count_work
 from gshard_annotate.inspector.flow import Flow
 from gshard_annotate.inspector.hlo import parse
+from gshard_annotate.inspector.instruction_costs import Counter
 from gshard_annotate.inspector.loops import runs
 
 
@@ -157,6 +158,42 @@ ENTRY %main (x: f32[2,50], y: f32[50,2]) -> f32[2,2] {
     # dot: 400 operations take 4 s, 816 bytes 81.6 s; negate: 32 bytes 3.2 s; the exchange aside.
     assert (found.flops, found.bytes_accessed) == (400, 816 + 48 + 32)
     assert found.roofline_seconds == pytest.approx(81.6 + 3.2)
+
+
+def test_a_tpu_s_vectors_also_sum_up_sort_and_scatter():
+    text = """\
+HloModule m
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+%less (a: f32[], b: f32[]) -> pred[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %l = pred[] compare(%a, %b), direction=LT
+}
+
+ENTRY %main (x: f32[3,9], i: s32[5,1], u: f32[5,9]) -> f32[3,9] {
+  %x = f32[3,9] parameter(0)
+  %i = s32[5,1] parameter(1)
+  %u = f32[5,9] parameter(2)
+  %z = f32[] constant(0)
+  %w = f32[3,9] reduce-window(%x, %z), window={size=1x9 pad=0_0x8_0}, to_apply=%add
+  %o = f32[3,9] sort(%w), dimensions={0}, to_apply=%less
+  ROOT %r = f32[3,9] scatter(%o, %i, %u), update_window_dims={1}, inserted_window_dims={0}, \
+scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add
+}
+"""
+    program = parse(text)
+    counter = Counter(program, fast_memory=True)
+    entry = program.entry.instructions.values()
+    found = {one.opcode: counter.vector_operations(one) for one in entry}
+    assert found["reduce-window"] == 27 * 4  # 9 places: 1, 2, 4 and 8 apart
+    assert found["sort"] == 27 * 2  # by comparisons of 3
+    assert found["scatter"] == 5 * 9
 
 
 def test_custom_kernels_are_named():

@@ -4,8 +4,10 @@ FLOPs are those of matrix products and convolutions, two per multiply-add, where
 as operations, inside fusions or as a library's call. Bytes are what each operation that is not
 inside a fusion reads and writes in main memory: a slice counts as itself and not as what it is cut
 from, an update in place as what it writes, and what a TPU keeps in its fast memory not at all.
-Vector operations are the numbers that all other arithmetic makes, also inside fusions, each as one
-operation: what a unit for vectors has to do at least.
+Vector operations are the numbers that other arithmetic makes, also inside fusions, each as one
+operation: what a unit for vectors has to do at least. For each number a running sum counts as many
+steps as it takes by doubling, a sort as many comparisons as its order holds bits, a scatter one.
+Random bits that the chip itself draws are not counted.
 """
 
 import functools
@@ -73,6 +75,13 @@ class Counter:
             return self._inside(one, self.vector_operations)
         if one.opcode == "reduce":
             return sum(each[0].elements for each in self._operand_arrays(one)[:1])
+        if one.opcode in ("reduce-window", "select-and-scatter"):
+            return one.arrays[0].elements * _doublings(_window_places(one))
+        if one.opcode == "sort":
+            length = one.arrays[0].dims[int(one.attribute("dimensions").strip("{}"))]
+            return one.arrays[0].elements * _doublings(length)
+        if one.opcode == "scatter":  # operands, places, then an update for each operand
+            return sum(each[0].elements for each in self._operand_arrays(one)[-len(one.arrays) :])
         return 0
 
     def bytes(self, one: Instruction) -> int:
@@ -167,6 +176,15 @@ class Counter:
 
     def _size(self, arrays: Iterable[Array]) -> int:
         return sum(a.bytes for a in arrays if not (self.fast_memory and a.space))
+
+
+def _doublings(count: int) -> int:
+    return max(1, (count - 1).bit_length())
+
+
+def _window_places(one: Instruction) -> int:
+    window = dict(_WINDOW.findall(one.attribute("window").strip("{}")))
+    return math.prod(int(size) for size in window.get("size", "1").split("x"))
 
 
 def _leads(first: str, parameter: Instruction, user: Instruction, users) -> bool:
