@@ -210,10 +210,11 @@ def test_text_is_120_letters_wide(result):
 def test_text_says_what_was_asked_and_that_estimates_are_estimates():
     text = cost_card(FITS, tokens=1e9, price=1.5).text()
     for said in ("ESTIMATE: 500 ms a step, 200k source tokens/s", "25 % of peak", "steps 10,000",
-                 "money 33 at 1.5 a device-hour", "nothing waits (a floor)", "50 %  expert matmul",
-                 "SURPRISES (1)", "all-gather of wi: nobody asked", "7.69 TFLOP a device by the "
-                 "model, 20 TFLOP as compiled"):  # fmt: skip
+                 "money 33.3 at 1.5 a device-hour", "nothing waits (a floor)",
+                 "50 %  expert matmul", "SURPRISES (1)", "all-gather of wi: nobody asked",
+                 "7.69 TFLOP a device by the model, 20 TFLOP as compiled"):  # fmt: skip
         assert said in text
+    assert "money 0.367 at 1.1" in cost_card(FITS, tokens=1.5e7, price=1.1).text()
 
 
 def test_json_has_a_version_and_every_attribute():

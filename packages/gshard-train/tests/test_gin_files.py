@@ -198,7 +198,8 @@ g.u = {1: 2
 
 
 def test_all_faults_of_files_and_flags_come_at_once():
-    found = faults(["base.gin", "bsae.gin"], "TRAIN_STPES = 5", "NAME = /x")
+    # What `f.x` uses the missing file may set.
+    found = faults(["base.gin", "bsae.gin"], "TRAIN_STPES = 5", "NAME = /x", "f.x = %WIDTH")
     assert len(found) == 4
     assert found[0].startswith("--gin_file=bsae.gin: no gin file bsae.gin in ")
     assert found[0].endswith("; did you mean base.gin?")

@@ -115,7 +115,7 @@ def _flags(program: str) -> str:
     own = [
         values.module_help(name).strip().partition("\n")[2] for name in modules if name != shared
     ]
-    return "\n".join([values.module_help(shared), *(f"\n{program}:\n{text}" for text in own)])
+    return "\n".join([values.module_help(shared), f"\n{program}:" * bool(own), *own])
 
 
 def _print(text: str) -> None:

@@ -71,6 +71,8 @@ def _open_values(statements: Statements, known: set[str]) -> Iterator[tuple[str,
                 users.setdefault(reference.name, []).append(binding)
     for binding in users.pop(REQUIRED, []):
         yield binding.name, f"required ({binding.origin}) and not set"
+    if statements.file_is_missing:
+        return  # it may set the rest
     for name, bindings in users.items():
         if name not in known and "." not in name:  # with a dot it may be a module's gin constant
             yield name, f"used ({bindings[0].origin}) and not set"

@@ -30,7 +30,7 @@ from gshard_train.precompiling.rooms import Room
 _EXCHANGES: tuple[Heading, ...] = (
     ("Kind", False),
     ("Mesh axes", False),
-    ("A device", True),
+    ("In all", True),
     ("Times", True),
     ("Time", True),
     ("Share", True),
@@ -194,7 +194,7 @@ def _exchanges(card: CostCard) -> str:
         return '<section id="collectives"><h2>No collectives</h2></section>'
     runs = sum(one.times for one in card.exchanges)
     moved = size(sum(one.bytes for one in card.exchanges))
-    title = f"Collectives: {runs:,} runs, {moved} a device"
+    title = f"Collectives: {runs:,} runs, {moved} in all on a device"
     rows = [_exchange(one, card.step_seconds) for one in card.exchanges]
     return table_section("collectives", title, _EXCHANGES, rows)
 

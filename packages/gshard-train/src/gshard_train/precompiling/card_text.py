@@ -24,7 +24,7 @@ _EXCHANGES = (
     Column(""),
     Column("kind"),
     Column("mesh axes", shrinks=2),
-    Column("a device", right=True),
+    Column("in all", right=True),
     Column("times", right=True),
     Column("time", right=True),
     Column("share", right=True),
@@ -93,7 +93,7 @@ def cost_rows(card: CostCard) -> Iterator[tuple[str, str]]:
     yield "time", f"{_three(card.days)} days"
     yield "device-years", _three(card.device_years)
     if card.money is not None:
-        yield "money", f"{card.money:,.0f}"
+        yield "money", _three(card.money)
 
 
 def no_estimate(card: CostCard) -> str:
@@ -198,7 +198,8 @@ def _exchanges(card: CostCard) -> str:
     rows = [_exchange(one, card.step_seconds) for one in shown]
     moved = size(sum(one.bytes for one in card.exchanges))
     runs = sum(one.times for one in card.exchanges)
-    lines = [f"COLLECTIVES: {runs:,} runs, {moved} on a device", table(_EXCHANGES, rows)]
+    head = f"COLLECTIVES of a {UNITS[card.mode][0]}: {runs:,} runs; a device has {moved} of results"
+    lines = [f"{head} in all", table(_EXCHANGES, rows)]
     if left := len(card.exchanges) - len(shown):
         lines.append(f"… and {left:,} smaller: --json")
     return "\n".join(lines)
