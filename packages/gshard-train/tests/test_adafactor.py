@@ -91,6 +91,17 @@ def test_each_layer_and_expert_is_updated_like_a_matrix_of_its_own():
                 np.testing.assert_allclose(got, update, rtol=1e-5, atol=1e-7)
 
 
+def test_without_limits_the_update_is_that_of_the_moments_alone():
+    params, grads = {"w": arrays(0)["table"]}, {"w": arrays(1)["table"]}
+    options = OPTIONS | {"clipping_threshold": None, "multiply_by_parameter_scale": False}
+    ours = scale_by_adafactor({"w": ("vocab", "embed")}, **options)
+    theirs = optax.scale_by_factored_rms(
+        decay_rate=OPTIONS["decay_rate"], min_dim_size_to_factor=OPTIONS["min_dim_size_to_factor"]
+    )
+    updates = [one.update(grads, one.init(params), params)[0]["w"] for one in (ours, theirs)]
+    np.testing.assert_allclose(*updates, rtol=1e-6)
+
+
 def test_one_matrix_is_updated_as_by_optax():
     params, grads = {"w": arrays(0)["table"]}, {"w": arrays(1)["table"]}
     ours = adafactor(inverse_sqrt(2.0, 3), min_dim_size_to_factor=3)({"w": ("vocab", "embed")})

@@ -33,6 +33,11 @@ class MatrixView(NamedTuple):
     shape: tuple[int, ...]
     names: Names
 
+    @property
+    def matrix_size(self) -> int:
+        """Entries of one matrix."""
+        return math.prod(self.shape[self.mapped :])
+
 
 def matrix_view(shape: tuple[int, ...], names: Names) -> MatrixView:
     """How a parameter is seen: layers and experts first, heads joined with their width."""
@@ -79,23 +84,23 @@ def scale_by_adafactor(
 
     def one(count: Array, param_RC: Array, grad_RC: Array, *kept: Array) -> tuple[Array, ...]:
         before: Any = optax.FactoredState(count, *kept)
-        after: Any
-        update_RC, after = moments.update(grad_RC, before, param_RC)
+        made: Any = moments.update(grad_RC, before, param_RC)
+        update_RC, after = made
         # An array that optax makes anew to hold nothing stays the one that was there.
         nothing = _unused(param_RC.shape, min_dim_size_to_factor)
         fields = (
             old if name in nothing else getattr(after, name)
             for name, old in zip(after._fields[1:], kept, strict=True)
         )
-        return update_RC, _mean_square(update_RC), _mean_square(param_RC), *fields
+        return update_RC, jnp.square(update_RC).sum(), jnp.square(param_RC).sum(), *fields
 
-    def limits(of_updates: Array, of_params: Array) -> tuple[Array, Array]:
+    def limits(of_updates: Array, of_params: Array, sizes: Array) -> tuple[Array, Array]:
         divisor, factor = jnp.ones_like(of_updates), jnp.ones_like(of_params)
         if clipping_threshold is not None:
-            divisor = jnp.maximum(1.0, jnp.sqrt(of_updates) / clipping_threshold)
+            divisor = jnp.maximum(1.0, jnp.sqrt(of_updates / sizes) / clipping_threshold)
         if multiply_by_parameter_scale:
             # optax's function takes the mean twice, for the sake of a gradient that nobody takes.
-            factor = jnp.maximum(jnp.sqrt(of_params), epsilon2)
+            factor = jnp.maximum(jnp.sqrt(of_params / sizes), epsilon2)
         return divisor, factor
 
     def init(params: Any) -> optax.FactoredState:
@@ -123,7 +128,9 @@ def scale_by_adafactor(
             for view, param, grad, moment in rows
         ]
         new, of_updates, of_params, *fields = zip(*made, strict=True)
-        limited = zip(new, leaves, _at_once(limits, of_updates, of_params), strict=True)
+        sizes = [view.matrix_size for view in views]
+        found = _at_once(limits, of_updates, of_params, sizes)
+        limited = zip(new, leaves, found, strict=True)
         new = [
             (update / _to_rank(divisor, update) * _to_rank(factor, update)).reshape(leaf.shape)
             for update, leaf, (divisor, factor) in limited
@@ -171,10 +178,6 @@ def _mapped(function: Callable, view: MatrixView) -> Callable:
     return function
 
 
-def _mean_square(x_RC: Array) -> Array:
-    return jnp.mean(jnp.square(x_RC))
-
-
 def _unused(shape: tuple[int, ...], min_dim_size_to_factor: int) -> tuple[str, ...]:
     """The fields of optax's state that hold nothing for a matrix of this shape."""
     is_factored = len(shape) >= 2 and sorted(shape)[-2] >= min_dim_size_to_factor
@@ -182,22 +185,24 @@ def _unused(shape: tuple[int, ...], min_dim_size_to_factor: int) -> tuple[str, .
 
 
 def _at_once(
-    function: Callable[[Array, Array], tuple[Array, Array]],
+    function: Callable[[Array, Array, Array], tuple[Array, Array]],
     left: Sequence[Array],
     right: Sequence[Array],
+    sizes: Sequence[int],
 ) -> list[tuple[Array, Array]]:
-    """`function` of each pair, computed together for all of one shape.
+    """`function` of each tensor's numbers, computed together for all of one shape.
 
-    A step has such numbers of every tensor, and each operation on them would be a kernel to compile
-    and to start. Stacked and not joined, they stay split as they are.
+    Each operation on the few numbers of one tensor would be a kernel to compile and to start.
+    Stacked and not joined, the numbers stay split as they are.
     """
-    found: list[Any] = [None] * len(left)
+    found: dict[int, tuple[Array, Array]] = {}
     for shape in dict.fromkeys(each.shape for each in left):
         at = [i for i, each in enumerate(left) if each.shape == shape]
-        made = function(*(jnp.stack([each[i] for i in at]) for each in (left, right)))
-        for position, i in enumerate(at):
-            found[i] = tuple(each[position] for each in made)
-    return found
+        of_shape = jnp.array([sizes[i] for i in at], left[at[0]].dtype)
+        lefts, rights = (jnp.stack([each[i] for i in at]) for each in (left, right))
+        first, second = function(lefts, rights, of_shape.reshape(-1, *[1] * len(shape)))
+        found |= {i: (first[position], second[position]) for position, i in enumerate(at)}
+    return [found[i] for i in range(len(left))]
 
 
 def _to_rank(number: Array, x: Array) -> Array:
