@@ -119,6 +119,17 @@ def test_fully_sharded_gathers_one_layer_s_parameters_at_a_time(run, on_one_devi
 
 
 @pytest.mark.slow
+def test_experts_on_all_devices_stay_where_they_are(run, on_one_device):
+    found = run(layouts.dense_split(), mesh_of(data=2, expert=2))
+    same_numbers(found, on_one_device)
+    gathered = {one.shape for one in found.inside_loops("all-gather")}
+    assert {"f32[24,40]", "f32[40,24]", "f32[24,2,7]", "f32[2,7,24]"} <= gathered
+    assert not any(shape.endswith((",24,40]", ",40,24]")) for shape in gathered)
+    assert len(found.inside_loops("all-to-all")) == 4 * 2
+    assert all(one.shape.startswith("4 x ") for one in found.inside_loops("all-to-all"))
+
+
+@pytest.mark.slow
 def test_tensor_parallel_adds_up_once_for_each_block_each_way(run, on_one_device):
     found = run(layouts.tensor_parallel(), mesh_of(data=2, expert=2, model=2))
     same_numbers(found, on_one_device)

@@ -1,10 +1,10 @@
 """How models lie on meshes: rules for the logical names of dimensions, to bind as Experiment.rules.
 
-Mesh axes: data and expert split the batch, expert also the experts; of the others a mesh may have
-any. `model` splits heads, hidden widths and vocabularies (Megatron-LM, arXiv 1909.08053); `replica`
-goes from slice to slice and splits only the batch, so that between slices gradients and a few sums
-are added up and nothing else crosses; `stage` splits the stack of layers into a pipeline (GSPMD,
-arXiv 2105.04663, 3.3).
+Mesh axes: data and expert split the batch, expert also the experts (in `dense_split` both do); of
+the others a mesh may have any. `model` splits heads, hidden widths and vocabularies (Megatron-LM,
+arXiv 1909.08053); `replica` goes from slice to slice and splits only the batch, so that between
+slices gradients and a few sums are added up and nothing else crosses; `stage` splits the stack of
+layers into a pipeline (GSPMD, arXiv 2105.04663, 3.3).
 """
 
 from gshard_annotate import DEFAULT_RULES, Rules
