@@ -125,10 +125,7 @@ def _exchange_row(position: int, one: Exchange, timed: bool) -> str:
         cell(f"{one.times:,}", one.times),
     ]
     if timed:
-        share = one.share or 0.0
-        bar = f'<span class="bar" style="--v:{100 * share:.1f}"></span>'
-        cells.append(cell(duration(one.seconds), one.seconds or 0.0))
-        cells.append(cell(f"{bar}{percent(one.share)}", share))
+        cells += _time_cells(one.seconds, one.share)
     cells += [cell(source_line(one.source)), cell(_cause(one))]
     return _row(f"collective-{position}", escape(made.kind), one.surprise, cells)
 
@@ -141,11 +138,16 @@ def _scope_row(position: int, one: ScopeSum, timed: bool) -> str:
         cell(size(one.bytes_accessed), one.bytes_accessed),
     ]
     if timed:
-        share = one.share or 0.0
-        bar = f'<span class="bar" style="--v:{100 * share:.1f}"></span>'
-        cells.append(cell(duration(one.seconds), one.seconds or 0.0))
-        cells.append(cell(f"{bar}{percent(one.share)}", share))
+        cells += _time_cells(one.seconds, one.share)
     return _row(f"scope-{position}", f"<code>{wrapping(one.scope)}</code>", "", cells)
+
+
+def _time_cells(seconds: float | None, share: float | None) -> list[str]:
+    bar = f'<span class="bar" style="--v:{100 * (share or 0.0):.1f}"></span>'
+    return [
+        cell(duration(seconds), seconds or 0.0),
+        cell(f"{bar}{percent(share)}", share or 0.0),
+    ]
 
 
 def _cause(one: Exchange) -> str:
