@@ -46,7 +46,8 @@ class TooLargeError(MemoryError):
       needed: bytes that the compiler counted; None where it did not say.
       limit: bytes that there are.
       pieces: the largest arrays of the program's own memory, no two of which lie in the same
-        place, largest first; empty where the compiler did not write them down.
+        place, largest first, though not all need be there at one time; empty where the compiler
+        did not write them down.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ def _temporaries(text: str) -> list[tuple[str, int, int, str]]:
 
 
 def _apart(values: list[tuple[str, int, int, str]]) -> Iterator[tuple[str, int, int, str]]:
-    """Those that share no place with a larger one: what makes the memory as high as it is."""
+    """Those that share no place with a larger one; not all of them need be there at one time."""
     taken: list[tuple[int, int]] = []
     for value in values:
         start, end = value[2], value[2] + value[1]
