@@ -65,10 +65,11 @@ def main() -> int:
     if faults := [*machine_flags.faults(values), *card_files.faults(values)]:
         raise UserError(*faults)
     from gshard_train.precompiling.compiler import Compiler
-    from gshard_train.precompiling.configuration import loaded_config
 
     job = machine_flags.asked_job(values)
     if values.print_config:
+        from gshard_train.precompiling.configuration import loaded_config
+
         print(loaded_config(job).origins(), end="")
         return FITS
     with Compiler(on_progress=_Told()) as compiler:

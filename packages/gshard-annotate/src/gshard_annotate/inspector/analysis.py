@@ -35,10 +35,17 @@ _TELLING = 0.01
 
 
 class Dump(NamedTuple):
-    """The program before and after XLA found the shardings that nobody gave."""
+    """The program before and after XLA found the shardings that nobody gave.
+
+    Attributes:
+      before: It.
+      after: It.
+      final: The text at the end, where the compiler writes it; else "".
+    """
 
     before: Program
     after: Program
+    final: str = ""
 
 
 def analyse(

@@ -157,7 +157,7 @@ def _report(
 ) -> Report:
     mesh = mesh or _find_mesh((compiled.input_shardings, compiled.output_shardings))
     devices = [] if mesh is None else list(mesh.devices.flat)
-    final = parse(compiled.as_text() or "")
+    final = parse((dump and dump.final) or compiled.as_text() or "")
     sizes = dict(mesh.shape) if mesh is not None else {}
     if final.num_partitions == 1 and jax.device_count() > 1 and mesh is None:
         raise ValueError(
@@ -248,7 +248,10 @@ def _read_dump(folder: Path) -> Dump | None:
     after = sorted(folder.glob(f"*after_{_PASS}*.txt"))
     if not before or not after:
         return None
-    return Dump(parse(before[-1].read_text()), parse(after[-1].read_text()))
+    # A TPU's compiler writes the final program; asking for its text takes seconds for large ones.
+    final = list(folder.glob("*.after_codegen.txt"))
+    text = final[0].read_text() if len(final) == 1 else ""
+    return Dump(parse(before[-1].read_text()), parse(after[-1].read_text()), text)
 
 
 @contextmanager
