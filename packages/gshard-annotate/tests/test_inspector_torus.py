@@ -154,6 +154,18 @@ def test_the_busiest_link_carries_what_the_model_says(sides, cores, mesh, axes, 
     assert model("all-reduce") == 2 * model("all-gather")
 
 
+@pytest.mark.parametrize(
+    ("sides", "mesh", "axes"),
+    [((3, 5), (5, 3), (1,)), ((4, 6), (3, 4, 2), (0, 2)), ((2, 6), (3, 2, 2), (0, 2))],
+)
+def test_groups_that_fill_no_block_take_up_to_twice_too_long_but_not_less(sides, mesh, axes):
+    chip, machine, groups_GD = chip_of(sides, 1, LINES), devices(*sides), rows(mesh, axes)
+    block = Machine(machine, chip).block(groups_GD)
+    found = exchange_seconds("all-to-all", 1, groups_GD.shape[1], chip, block)
+    pieces = sent_piece_by_piece(groups_GD, machine, sides, ring=False)
+    assert pieces <= found * (1 + 1e-6) <= 2 * pieces
+
+
 def test_a_group_of_every_fourth_chip_takes_four_times_as_long():
     chip, machine = chip_of((16,), 1, LINES), devices(16)
     seconds = [

@@ -41,6 +41,9 @@ class Machine:
     def block(self, rows_GD: np.ndarray) -> Block:
         """That of the first group while all of them exchange at once.
 
+        Groups that are no blocks of the torus, or are unlike each other, count as the blocks
+        around them.
+
         Args:
           rows_GD: The groups, as positions among the devices.
         """
@@ -93,7 +96,8 @@ class Machine:
             ring and _goes_round(each[0]) for ring, each in zip(self._rings, held, strict=True)
         ]
         slices = len(np.unique(self._slices[rows_GD[0]]))
-        cores = max(1, rows_GD.shape[1] // math.prod(sides))
+        # Of each chip of the block; less than one where the block has gaps.
+        cores = rows_GD.shape[1] / math.prod(sides)
         longer = [dimension for dimension, side in enumerate(sides) if side > 1]
         return Block(
             tuple(sides[dimension] for dimension in longer) or (1,),

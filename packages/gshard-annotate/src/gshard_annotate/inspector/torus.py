@@ -24,7 +24,8 @@ class Block:
       slices: Over how many slices they are spread, which only the network connects.
       sharing: How many groups send over the busiest link of each dimension at once, more than one
         where they lie between each other's chips; 1 for each when not given. Cores of one chip in
-        different groups have half of its links each, which is not counted again.
+        different groups have half of its links each, which is not counted again; a group counts
+        less where its block has gaps.
     """
 
     sides: tuple[int, ...]
@@ -119,9 +120,7 @@ def _on_torus(kind: str, num_bytes: int, group: int, chip: Chip, block: Block) -
     if kind == "collective-permute":
         return num_bytes * max(block.sharing) / chip.link_bandwidth
     if kind in _ALL_TO_ALL:
-        # A block with gaps has as much less to send.
-        filled = group / (cores * math.prod(block.sides))
-        return num_bytes * filled * _farthest(block) / chip.link_bandwidth
+        return num_bytes * _farthest(block) / chip.link_bandwidth
     bandwidth = cores * chip.link_bandwidth
     return _gathered(block) * num_bytes * (2 if kind == "all-reduce" else 1) / bandwidth
 
