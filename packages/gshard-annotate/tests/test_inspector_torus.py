@@ -5,7 +5,7 @@ Axes: G groups, D devices of a group.
 
 import itertools
 import math
-from collections import Counter
+from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -57,7 +57,7 @@ def along(here, dimension, way, length):
 
 def sent_piece_by_piece(groups_GD, machine, sides, ring):
     """All-to-all of one byte a device, a dimension after the other: of the busiest link."""
-    links = Counter()
+    links = defaultdict(float)
     for group in groups_GD:
         for start, end in itertools.product(group, group):
             here, there = list(machine[start].coords), machine[end].coords
@@ -71,7 +71,7 @@ def sent_piece_by_piece(groups_GD, machine, sides, ring):
 
 def gathered(groups_GD, machine, sides, ring, order):
     """All-gather of one byte in this order of dimensions: of the busiest link of each."""
-    links = Counter()
+    links = defaultdict(float)
     for group in groups_GD:
         chips = sorted({machine[one].coords for one in group})
         held = dict.fromkeys(chips, 1 / len(chips))
