@@ -1,8 +1,9 @@
 """A model of the time that an exchange takes on the links between accelerators.
 
 Bytes over the links at their published bandwidth, with the best use of all links of a block and
-without latency or whatever else is under way. A measured exchange may take longer, and where what
-is published is below what a machine has, shorter.
+without latency or whatever else is under way. What the GShard paper measured on a TPU v3 (Figure 9)
+took longer: all-to-alls 1.7 to 4.1 times, all-reduces 1.8 to 5.3 times. It is no bound, though:
+groups that do not fill a block of the torus may take less.
 """
 
 import dataclasses
