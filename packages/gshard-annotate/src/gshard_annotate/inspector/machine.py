@@ -64,6 +64,12 @@ class Machine:
         """
         if not self._places.size or not pairs.size or pairs.max() >= len(self._places):
             return None
+        key = "path", pairs.tobytes()
+        if key not in self._blocks:
+            self._blocks[key] = self._routed(pairs)
+        return self._blocks[key]
+
+    def _routed(self, pairs: np.ndarray) -> Block:
         across = self._slices[pairs[:, 0]] != self._slices[pairs[:, 1]]
         slices = 1 + int(across.any())
         carried: Counter[tuple[Any, ...]] = Counter()
