@@ -153,6 +153,10 @@ def rewritten(path: Path, to: Path, **changes: Any) -> Path:
             "{'data': 1, 'expert': 8} and here is {'data': 2, 'ex",
         ),
         ({"devices": [[7 - i, 0] for i in range(8)]}, "number 0 was [7, 0] (id, place, core)"),
+        (
+            {"flags": {"LIBTPU_INIT_ARGS": "--xla_a=1"}},
+            "compiled with LIBTPU_INIT_ARGS='--xla_a=1' and here is ''; set it so, or",
+        ),
         ({"format": "gshard-train compiled step 9"}, "is no compiled step that this gshard-train"),
         ({"program": None, "more": 1}, "is no compiled step that this gshard-train can read"),
     ],
@@ -163,6 +167,15 @@ def test_a_step_for_another_machine_is_refused(saved, tmp_path, changes, said):
         saved_program.check(path, make_mesh({"data": 2, "expert": 4}))
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_a_step_that_the_runtime_refuses_is_an_error_of_the_user(saved, tmp_path):
+    path = tmp_path / "changed"
+    with zipfile.ZipFile(saved.path) as old, zipfile.ZipFile(path, "w") as new:
+        new.writestr("header.json", old.read("header.json"))
+        new.writestr("executable", b"nothing")
+    with pytest.raises(UserError, match=r"is refused by the runtime here \(UnpicklingError: "):
+        saved_program.load(path, saved.lowered, saved.arguments, mesh=saved.mesh)
 
 
 def test_damaged_files_are_refused(saved, tmp_path):

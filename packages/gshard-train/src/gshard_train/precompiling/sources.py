@@ -1,6 +1,6 @@
-"""What a compiled program depends on beside its job: our own sources, and the compiler.
+"""What a compiled program depends on beside its job: our own sources, the compiler, its flags.
 
-Results that are kept in files are taken again only while both are the same.
+Results that are kept in files are taken again only while all of it is the same.
 """
 
 import contextlib
@@ -8,11 +8,15 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
 from pathlib import Path
 
 _PACKAGES = ("gshard_annotate", "gshard_moe", "gshard_train")
 _KINDS = ("*.py", "*.gin")
 _LIBRARIES = ("jax", "jaxlib", "libtpu", "flax", "optax")
+# Variables that the compiler reads; where it writes down its steps changes no program.
+_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+_OF_NO_CODE = "--xla_dump"
 
 
 @functools.cache
@@ -37,4 +41,14 @@ def versions() -> dict[str, str]:
     for name in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
+    return found
+
+
+def compiler_flags() -> dict[str, str]:
+    """Flags of the compiler, by the variable of the environment that sets them."""
+    found = {}
+    for name in _VARIABLES:
+        given = os.environ.get(name, "").split()
+        if flags := [one for one in given if not one.startswith(_OF_NO_CODE)]:
+            found[name] = " ".join(flags)
     return found
