@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gshard_train.experiment import Experiment
 from gshard_train.planning.floor import Floor
+from gshard_train.precompiling import verdict
 from gshard_train.precompiling.job import Result
 from gshard_train.precompiling.layout import Layout
 from gshard_train.precompiling.verdict import device_memory
@@ -92,8 +93,10 @@ class Row:
     @property
     def fits(self) -> bool:
         """Whether there is a program, with an estimate of its time, that a device has room for."""
-        needed, limit = self.bytes, self.limit
-        return self.seconds is not None and (not needed or not limit or needed <= limit)
+        facts = self.result.facts
+        if facts is None or self.seconds is None:
+            return False
+        return bool(verdict.fits(device_memory(self.result, facts), self.result.fault))
 
     @property
     def seconds(self) -> float | None:
