@@ -11,11 +11,10 @@ from importlib import resources
 from importlib.metadata import version
 
 from gshard_annotate.inspector.page_figures import mesh_drawing, stacked_bar
-from gshard_annotate.inspector.page_tables import Heading, cell, table_section, wrapping
 from gshard_annotate.inspector.quantities import duration, number, percent, size
 from gshard_train.monitoring.short_numbers import short
 from gshard_train.precompiling.card import ESTIMATE, CostCard
-from gshard_train.precompiling.card_text import (
+from gshard_train.precompiling.card_words import (
     PROGRAMS,
     UNITS,
     cost_rows,
@@ -23,28 +22,9 @@ from gshard_train.precompiling.card_text import (
     no_estimate,
     outcome_of_compiling,
 )
-from gshard_train.precompiling.exchange_sums import ExchangeSum
 from gshard_train.precompiling.page_advice import advice_section
-from gshard_train.precompiling.rooms import Room
+from gshard_train.precompiling.page_card_tables import arrays_section, exchanges_section
 
-_EXCHANGES: tuple[Heading, ...] = (
-    ("Kind", False),
-    ("Mesh axes", False),
-    ("In all", True),
-    ("Times", True),
-    ("Time", True),
-    ("Share", True),
-    ("Source", False),
-    ("Cause", False),
-)
-_ARRAYS: tuple[Heading, ...] = (
-    ("What", False),
-    ("A device", True),
-    ("Shape", False),
-    ("Split over", False),
-    ("Name", False),
-    ("Source", False),
-)
 _EXACT = (
     "parameters, bytes, FLOP as compiled and collectives: the compiler for this machine made the "
     "program. What stands in a loop counts as often as the loop runs."
@@ -63,8 +43,8 @@ def card_page(card: CostCard) -> str:
         _model(card),
         _surprises(card),
         _finder(),
-        _exchanges(card),
-        _arrays(card),
+        exchanges_section(card),
+        arrays_section(card),
         _how_to_read(card),
     ]
     folder = resources.files("gshard_annotate") / "inspector" / "page"
@@ -185,60 +165,6 @@ def _finder() -> str:
         '<label><input id="flagged" type="checkbox"> Only surprises</label>'
         '<output for="find flagged" class="soft"></output></form>'
     )
-
-
-def _exchanges(card: CostCard) -> str:
-    if not card.is_compiled:
-        return ""
-    if not card.exchanges:
-        return '<section id="collectives"><h2>No collectives</h2></section>'
-    runs = sum(one.times for one in card.exchanges)
-    moved = size(sum(one.bytes for one in card.exchanges))
-    title = f"Collectives: {runs:,} runs, {moved} in all on a device"
-    rows = [_exchange(one, card.step_seconds) for one in card.exchanges]
-    return table_section("collectives", title, _EXCHANGES, rows)
-
-
-def _exchange(one: ExchangeSum, step_seconds: float | None) -> str:
-    share = one.seconds / step_seconds if one.seconds is not None and step_seconds else None
-    bar = f'<span class="bar" style="--v:{100 * (share or 0):.1f}"></span>'
-    wrong = escape(one.surprise)
-    flag = f' <span class="flag" title="{wrong}">surprise</span>' if wrong else ""
-    cells = [
-        f"<td>{escape(one.kind)}{flag}</td>",
-        cell(escape(", ".join(one.mesh_axes) or f"groups of {one.group_size}")),
-        cell(size(one.bytes), one.bytes),
-        cell(f"{one.times:,}", one.times),
-        cell(duration(one.seconds), one.seconds or 0.0),
-        cell(f"{bar}{percent(share)}", share or 0.0),
-        cell(f'<span class="source"><code>{escape(one.source)}</code></span>'),
-        cell(f"<code>{wrapping(one.cause)}</code>"),
-    ]
-    flagged = ' class="flagged"' if wrong else ""
-    return f"<tr{flagged}>{''.join(cells)}</tr>\n"
-
-
-def _arrays(card: CostCard) -> str:
-    if not card.rooms:
-        return ""
-    sourced = any(one.source for one in card.rooms)
-    headings = [one for one in _ARRAYS if sourced or one[0] != "Source"]
-    rows = [_array(one, sourced) for one in card.rooms]
-    return table_section("arrays", "What takes the room", headings, rows)
-
-
-def _array(one: Room, sourced: bool) -> str:
-    cells = [
-        cell(escape(one.what)),
-        cell(size(one.bytes), one.bytes),
-        cell(f"<code>{wrapping(one.shape)}</code>"),
-        cell(escape(one.split)),
-        cell(f"<code>{wrapping(one.names)}</code>"),
-    ]
-    if sourced:
-        source = f'<span class="source"><code>{escape(one.source)}</code></span>'
-        cells.append(cell(source if one.source else ""))
-    return f"<tr>{''.join(cells)}</tr>\n"
 
 
 def _how_to_read(card: CostCard) -> str:
