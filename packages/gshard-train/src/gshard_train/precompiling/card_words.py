@@ -12,17 +12,22 @@ UNITS = {
     "eval": ("batch", "batches"),
     "decode": ("batch", "batches"),
 }
+_ACTIVATIONS = {
+    "train": "activations, gradients",
+    "eval": "activations",
+    "decode": "activations, kept keys and values",
+}
 
 
 def memory_rows(card: CostCard) -> Iterator[tuple[str, int, str]]:
     """The parts of a device's memory: class, bytes, what it is; without those that are nothing."""
     memory = card.memory
-    activations = "activations, gradients" if card.mode == "train" else "activations"
+    activations = _ACTIVATIONS[card.mode]
     unsure = "" if card.is_compiled else " and padding"
     rows = (
         ("parameters", memory.parameters, "parameters"),
         ("optimizer", memory.optimizer, "optimizer's state"),
-        ("inputs", memory.inputs, "batch" if card.mode == "train" else "batch and cache"),
+        ("inputs", memory.inputs, "batch"),
         ("padding", memory.padding, "padding of these on the chip"),
         ("activations", memory.activations or 0, f"{activations} (temporaries){unsure}"),
         ("results", memory.results, "results beside what they replace"),

@@ -41,13 +41,14 @@ class Configured(NamedTuple):
     Attributes:
       experiment: with a directory that is not written to.
       arguments: that are bound to the mode's entry point.
-      packed: whether rows of training batches hold several examples.
+      packed: whether rows of training batches hold several examples; None where the feed is none
+        that gin knows.
       text: the effective configuration.
     """
 
     experiment: Experiment
     arguments: dict[str, Any]
-    packed: bool
+    packed: bool | None
     text: str
 
 
@@ -115,11 +116,11 @@ def _entry_point(loaded: config.LoadedConfig, mode: Mode) -> str:
     return next((name for name in (own, *others) if loaded.binds(name)), own)
 
 
-def _is_packed(experiment: Experiment) -> bool:
+def _is_packed(experiment: Experiment) -> bool | None:
     feed = experiment.make_feed
     # What gin hands out for a class is a class made from it.
     for known in (feed, getattr(feed, "__base__", feed)):
         with contextlib.suppress(ValueError):  # no function that gin knows
             bound = gin.get_bindings(known)
             return any(bound.get(name) for name in _PACKING)
-    return False
+    return None

@@ -41,7 +41,7 @@ class Tensor:
     """An array that lies on the devices between programs.
 
     Attributes:
-      what: `parameters`, `optimizer`, `batch` or `cache` (kept keys and values).
+      what: `parameters`, `optimizer` or `batch`. Kept keys and values are the program's own.
       name: its path.
       shape: its whole shape.
       dtype: of its elements.

@@ -6,14 +6,12 @@ The program is the one that the binaries compile: `compiling.step_of`, `TeacherF
 
 import dataclasses
 import functools
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from gshard_annotate import topology_devices
 from gshard_train import state
 from gshard_train.compiling import step_of
 from gshard_train.data import FEATURES, PACKED_FEATURES
@@ -22,6 +20,7 @@ from gshard_train.errors import UserError, reported_as_user_error
 from gshard_train.experiment import Experiment, Prepared, for_reading, prepare
 from gshard_train.monitoring.overview import counts, device_bytes
 from gshard_train.monitoring.utilisation import step_flops
+from gshard_train.precompiling.absent_mesh import mesh_on
 from gshard_train.precompiling.configuration import Configured, configured
 from gshard_train.precompiling.job import Facts, Job, Tensor
 from gshard_train.step import batch_sharding
@@ -33,7 +32,15 @@ NUM_LANGUAGES = 100
 _SHARE_OF_STEP = {"train": 1.0, "eval": 1 / 3, "decode": 1 / 3}
 
 
-_SEVERAL_SLICES = "gshard_train/configs/layouts/several_slices.gin"
+# The compiler makes the program of one slice, in which the others are transfers of the runtime.
+_BETWEEN_SLICES = (
+    "the program is that of one slice: what goes from slice to slice, over the network, is not "
+    "among the collectives and not in the time"
+)
+_MAY_PACK = (
+    "the feed is nothing that gin binds, so nobody knows whether it packs examples into rows; the "
+    "program is for rows of one example each"
+)
 
 
 class Program(NamedTuple):
@@ -47,6 +54,7 @@ class Program(NamedTuple):
       search: how it decodes, where it does.
       packed: whether a batch's rows hold several examples.
       text: the effective configuration.
+      notes: what a reader of its figures should know.
     """
 
     experiment: Experiment
@@ -56,6 +64,7 @@ class Program(NamedTuple):
     search: Any
     packed: bool
     text: str
+    notes: tuple[str, ...] = ()
 
 
 def program_of(job: Job) -> Program:
@@ -72,18 +81,26 @@ def program_of(job: Job) -> Program:
         )
     with reported_as_user_error():
         experiment = _of_mode(job.layout.applied(found.experiment), found, job)
-    make_mesh = functools.partial(_mesh_on, experiment.make_mesh, job.topology, job.num_slices)
+    make_mesh = functools.partial(mesh_on, experiment.make_mesh, job.topology, job.num_slices)
     experiment = dataclasses.replace(experiment, make_mesh=make_mesh)
     prepared = prepare(experiment, writes=False)
     return Program(
         experiment,
         prepared,
         job.mode,
-        _arguments(experiment, prepared, job.mode, found.packed),
+        _arguments(experiment, prepared, job.mode, found.packed is True),
         found.arguments.get("search") or BeamSearch(),
-        found.packed,
+        found.packed is True,
         found.text,
+        tuple(_notes(found, job)),
     )
+
+
+def _notes(found: Configured, job: Job) -> Iterator[str]:
+    if job.num_slices > 1:
+        yield _BETWEEN_SLICES
+    if found.packed is None and job.mode == "train":
+        yield _MAY_PACK
 
 
 def described(program: Program) -> Facts:
@@ -145,52 +162,6 @@ def _of_mode(experiment: Experiment, found: Configured, job: Job) -> Experiment:
     return for_reading(experiment, asked or experiment.batch_size)
 
 
-@functools.lru_cache(maxsize=4)
-def _devices(topology: str, num_slices: int) -> list[Any]:
-    try:
-        return topology_devices(topology, num_slices=num_slices)
-    except ValueError as error:
-        raise UserError(str(error).removeprefix("topology_devices: ")) from error
-
-
-def _mesh_on(
-    make_mesh: Callable[..., jax.sharding.Mesh], topology: str, num_slices: int
-) -> jax.sharding.Mesh:
-    """The experiment's mesh on the topology's devices, instead of those that it names."""
-    options = {"devices": _devices(topology, num_slices), "cpu_devices": None}
-    takes = inspect.signature(make_mesh).parameters
-    any_name = any(each.kind is each.VAR_KEYWORD for each in takes.values())
-    if not any_name and "devices" not in takes:
-        raise UserError(
-            "Experiment.make_mesh takes no devices=, so it cannot be made for a machine that is "
-            "not here; bind gshard_annotate.mesh.make_mesh, or give yours that argument"
-        )
-    try:
-        return make_mesh(**{n: each for n, each in options.items() if any_name or n in takes})
-    except ValueError as error:
-        raise UserError(_of_mesh(str(error), topology, num_slices)) from error
-
-
-def _of_mesh(fault: str, topology: str, num_slices: int) -> str:
-    """What `make_mesh` refuses, by the flags with which it is mended."""
-    what, present, _ = fault.removeprefix("make_mesh: ").partition(" present;")
-    if present:
-        machine = topology if num_slices == 1 else f"{num_slices} slices of {topology}"
-        return (
-            f"{what} in {machine}; give sizes that multiply to that (--mesh=data=1,expert=-1: -1 "
-            "is what is left), or another topology"
-        )
-    if "slices" not in what:
-        return what
-    if num_slices == 1:
-        return f"{what}; the machine has --num_slices=1"
-    return (
-        f"{what.partition('; give slices')[0]}; --num_slices={num_slices} needs "
-        f"--gin.make_mesh.slices=\"{{'data': {num_slices}}}\" for an axis that goes from slice to "
-        f"slice, or --gin_file={_SEVERAL_SLICES} --gin.SLICES={num_slices} after the model's file"
-    )
-
-
 def _arguments(
     experiment: Experiment, prepared: Prepared, mode: str, packed: bool
 ) -> dict[str, Any]:
@@ -198,6 +169,8 @@ def _arguments(
     batch = batch_shapes(experiment, prepared, packed=packed and mode == "train")
     if mode == "train":
         return {"parameters": held.params, "optimizer": held.opt_state, "batch": batch}
+    if mode == "decode":
+        batch = {name: each for name, each in batch.items() if name == "encoder_input_tokens"}
     return {"parameters": held.params, "batch": batch}
 
 

@@ -14,7 +14,7 @@ class Room:
     """Arrays that take room on a device and are alike.
 
     Attributes:
-      what: `parameters`, `optimizer`, `batch`, `cache` or `temporary`.
+      what: `parameters`, `optimizer`, `batch` or `temporary`.
       name: the path of the first of them, or the operation that makes it with its scope.
       count: how many they are.
       shape: of each, with its type: whole or, of temporaries, the device's part.

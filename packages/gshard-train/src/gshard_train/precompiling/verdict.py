@@ -27,7 +27,7 @@ class DeviceMemory:
     Attributes:
       parameters: of the model.
       optimizer: its state, without what lies in the host's memory.
-      inputs: the batch, and the kept keys and values of decoding.
+      inputs: the batch.
       padding: what the chip's layout of these adds to them.
       activations: what the program makes and drops while it runs (temporaries), gradients too;
         None where nobody knows.
@@ -61,7 +61,7 @@ class DeviceMemory:
 def device_memory(result: Result, facts: Facts) -> DeviceMemory:
     """What one device holds, as far as it is known: all of it where there is a program."""
     parameters, optimizer = (_bytes(facts.tensors, what) for what in ("parameters", "optimizer"))
-    inputs = _bytes(facts.tensors, "batch", "cache")
+    inputs = _bytes(facts.tensors, "batch")
     known = parameters + optimizer + inputs
     memory = DeviceMemory(
         parameters=parameters,

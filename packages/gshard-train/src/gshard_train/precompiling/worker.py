@@ -30,11 +30,6 @@ from gshard_train.precompiling.too_large import too_large
 
 Tell = Callable[..., None]
 _LINES_OF_AN_ERROR = 12
-# The compiler makes the program of one slice, in which the others are transfers of the runtime.
-_BETWEEN_SLICES = (
-    "the program is that of one slice: what goes from slice to slice, over the network, is not "
-    "among the collectives and not in the time"
-)
 
 
 def main(requests: int, answers: int, folder: str) -> None:
@@ -122,8 +117,7 @@ def _compiled(job: Job, compiles: bool, tell: Tell, result: Result) -> Result:
         lambda: inspect_lowered(lowered, mesh=mesh, title=title(job), assumed_trips=trips),
         compile_seconds=began,
     )
-    if job.num_slices > 1:
-        report = dataclasses.replace(report, notes=(*report.notes, _BETWEEN_SLICES))
+    report = dataclasses.replace(report, notes=(*report.notes, *program.notes))
     result = dataclasses.replace(result, report=report, compile_seconds=report.compile_seconds)
     if path := job.save_program:
         tell(facts=job_json.result_json(result))  # whatever saving comes to
