@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import pytest
 
 import bench_moe
@@ -111,3 +112,25 @@ def test_comparison_with_maxtext_gives_ratios_to_ours():
     line = bench_moe_tpu_maxtext._line("kernel", theirs | {"opaque": ["1 run"]}, ours)
     cells = "kernel 4 - - - - 20.00 2.50 1.0 all-to-all 2 x 65,536 [1 run]"
     assert line.split() == cells.split()
+
+
+def test_comparison_with_maxtext_goes_on_where_it_was_stopped(monkeypatch, tmp_path, capsys):
+    row = {"gflop": 4.0, "inspector_seconds": 0.006, "optimal_seconds": 0.001, "temp_mb": 20.0}
+    row |= {"opaque": [], "collectives": {}, "compile_cpu_seconds": 1.0}
+    compiled, file = [], tmp_path / "found.json"
+    file.write_text(json.dumps({"v3:4x4": {"ours": row}}))
+
+    def figures(name, devices):
+        compiled.append(name)
+        return row
+
+    tool = bench_moe_tpu_maxtext
+    monkeypatch.setattr(tool.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(tool.jax.config, "update", lambda name, value: None)
+    monkeypatch.setattr(tool, "topology_devices", lambda name: jax.devices())
+    monkeypatch.setattr(tool, "difference", lambda: 0.0)
+    monkeypatch.setattr(tool, "_figures", figures)
+    tool.main(["--topologies=v3:4x4", "--rows=ours,maxtext", f"--json={file}", "--resume"])
+    assert compiled == ["maxtext"]
+    assert list(json.loads(file.read_text())["v3:4x4"]) == ["ours", "maxtext"]
+    assert "whatever made them" in capsys.readouterr().out

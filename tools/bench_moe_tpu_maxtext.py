@@ -1,8 +1,10 @@
 """One mixture-of-experts block, ours and MaxText's, compiled for the same TPUs that are not there.
 
-    tools/with_python bench_moe_tpu_maxtext.py [--topologies A,B] [--rows A,B] [--json FILE]
+    tools/with_python bench_moe_tpu_maxtext.py [--topologies A,B] [--rows A,B]
+        [--json FILE [--resume]]
 
-Prints a table for each topology; the last line is one JSON object. The block is the paper's: M
+Prints a table for each topology; the last line is one JSON object. FILE has it after each row, so
+that `--resume` goes on with a run that was stopped. The block is the paper's: M
 1024, 2048 tokens, one group and one expert per core, two experts per token, 2S/E slots, parameters
 in float32 and activations in bfloat16; forward and backward, each with its own shardings on a mesh
 with an expert axis. Both have gated experts of 2/3 of the paper's width 8192, so that they compute
@@ -30,7 +32,6 @@ H hidden width.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import json
 import pathlib
@@ -40,43 +41,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from flax import linen as nn
-from flax import nnx
 
-import bench_moe_maxtext
 import bench_moe_tpu
-from bench_moe_layers import Point
-from bench_moe_maxtext import module
-from bench_moe_tpu import Block
-from gshard_annotate import make_mesh, topology_devices
-from gshard_moe import TopK
+from bench_moe_tpu_blocks import ROWS, TOLERANCE, VIRTUAL, difference, lowered
+from gshard_annotate import topology_devices
 
 TOPOLOGIES = ("v3:4x4", "v3:8x8", "v5p:4x4x8")
-WIDTH = 43 * 128  # nearest to 2/3 of the paper's 8192 that a TPU need not pad
-TOLERANCE = 1e-5  # of the largest gradient of a tensor
-_VIRTUAL = 8
-_CHECKED = Block(tokens=12, embed=8, mlp=16, gated=True, dtype=jnp.float32, slots_per_token=8.0)
-
-_SPARSE = {"sparse_matmul": True, "megablox": True, "capacity_factor": -1.0}
-# MaxText's settings by row; none for ours.
-_MAXTEXT: dict[str, dict[str, Any]] = {
-    "maxtext": {},
-    "maxtext-exchanged": {"moe_dispatch_no_expert_sharding": True},
-    "maxtext-megablox": _SPARSE,
-    "maxtext-megablox-limited": {**_SPARSE, "ragged_buffer_factor": 1.0},
-    "maxtext-ragged_dot": {**_SPARSE, "megablox": False},
-}
-_OURS: dict[str, dict[str, Any]] = {
-    "ours": {"router": TopK(2, "choose_then_softmax"), "bare": True, "masked": False},
-    "ours-full": {},
-    "ours-einsum": {"dispatch": "einsum"},
-    "ours-sorted": {"dispatch": "sorted"},
-}
-_OURS["ours-einsum"] |= _OURS["ours"]
-_OURS["ours-sorted"] |= _OURS["ours"]
-ROWS = (*_OURS, *_MAXTEXT)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -87,123 +57,77 @@ def main(arguments: list[str] | None = None) -> None:
         if importlib.util.find_spec(name) is None:
             parser.error(f"{what} is not installed in this Python; see --help for the commands")
     jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", _VIRTUAL)
+    jax.config.update("jax_num_cpu_devices", VIRTUAL)
     warnings.filterwarnings("ignore", "`with mesh:` context manager")  # MaxText's own way
     try:
         machines = {name: topology_devices(name) for name in options.topologies}
     except ValueError as error:
         parser.error(str(error))
-    found: dict[str, Any] = {"difference": difference()}
+    kept = _kept(parser, options)
+    found: dict[str, Any] = {**kept, "difference": difference()}
     print(
-        f"{_VIRTUAL} virtual CPU devices, float32: gradients differ by {found['difference']:.1g}"
+        f"{VIRTUAL} virtual CPU devices, float32: gradients differ by {found['difference']:.1g}"
         " of the largest of a tensor",
         flush=True,
     )
     if found["difference"] > TOLERANCE:
         parser.exit(1, f"they do not compute the same (allowed: {TOLERANCE:g})\n")
     for name, devices in machines.items():
-        found[name] = _compare(name, devices, options.rows)
-    text = json.dumps(found)
-    if options.json:
-        options.json.write_text(text + "\n")
-    print(text)
+        rows = found.setdefault(name, {})
+        for row, figures in _compare(name, devices, options.rows, rows):
+            rows[row] = figures
+            if options.json:
+                _write(options.json, found)
+    print(json.dumps(found))
 
 
-def difference() -> float:
-    """The largest difference between gradients of the same block, over the largest of its tensor.
-
-    In float32 on virtual CPU devices, each sharded as for a TPU. Every expert has a slot for every
-    token, since the two do not drop the same ones: MaxText gives slots token by token, the paper
-    to all first choices before all second ones.
-    """
-    mesh = make_mesh({"data": 1, "expert": -1})
-    ours, shapes, x, mask, _ = bench_moe_tpu.layer_program(mesh, block=_CHECKED, **_OURS["ours"])
-    params = {name: _draw(n, one) for n, (name, one) in enumerate(sorted(shapes.items()))}
-    x, mask, key = _draw(len(params), x), jnp.ones(mask.shape, bool), jax.random.key(0)
-    expected, _ = bench_moe_tpu.gradient(ours)(params, x, mask, key)
-    settings = {"hardware": "cpu", "dtype": "float32", "capacity_factor": _VIRTUAL / 2}
-    mesh, rules, theirs, _, _, rest = maxtext_program(jax.devices(), _CHECKED, **settings)
-    rest = jax.tree.map(lambda one: _zeros(one, key), rest)
-    with around(mesh, rules):
-        found, _ = bench_moe_tpu.gradient(theirs)(params, x, rest)
-    differences = jax.tree.map(lambda a, b: np.abs(a - b).max() / np.abs(a).max(), expected, found)
-    return float(max(jax.tree.leaves(differences)))
+def _kept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, Any]:
+    """The rows of a run that was stopped."""
+    if not options.resume:
+        return {}
+    if not options.json:
+        parser.error("--resume takes rows from --json FILE; name it")
+    try:
+        kept = json.loads(options.json.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        parser.error(f"--json {options.json} is not JSON ({error}); leave --resume out")
+    print(f"rows that are in {options.json} are taken as they are, whatever made them")
+    return kept
 
 
-def maxtext_program(devices: list[Any], block: Block, **settings: Any) -> tuple[Any, ...]:
-    """MaxText's mesh and rules, the loss of its layer, and the arguments of that.
-
-    Its parameters have our names, and shardings by its rules.
-    """
-    sizes = Point(len(devices), block.tokens, len(devices), block.embed, block.mlp)
-    where = {"ici_expert_parallelism": len(devices), "ici_fsdp_parallelism": 1}
-    where |= {"internal_compile": True, "internal_compile_num_devices": len(devices)}
-    where |= {"per_device_batch_size": 1, "load_balance_loss_weight": 0.0}
-    config = bench_moe_maxtext.config_of(sizes, block.mlp, **where, **settings)
-    mesh = bench_moe_maxtext.mesh_of(config, devices)
-    rules = config.logical_axis_rules
-
-    def sharding(names: tuple[str | None, ...]) -> jax.NamedSharding:
-        return module("maxtext.utils.sharding").create_sharding(mesh, names, rules=rules)
-
-    with around(mesh, rules):
-        shapes = nnx.eval_shape(lambda: bench_moe_maxtext.layer_of(config, mesh))
-    graph, state, rest = nnx.split(shapes, nnx.Param, ...)
-    given: dict[str, Any] = {"router": state["gate"]["kernel"], "gate": state["wi_0"]}
-    given |= {"wi": state["wi_1"], "wo": state["wo"]}
-
-    def loss(params: dict[str, jax.Array], x: jax.Array, rest: Any) -> tuple[jax.Array, Any]:
-        named: dict[str, Any] = {"gate": {"kernel": params["router"]}, "wo": params["wo"]}
-        named |= {"wi_0": params["gate"], "wi_1": params["wi"]}
-        y, _, _ = nnx.merge(graph, named, rest)(x)
-        return bench_moe_tpu.mean_square(y), ()
-
-    shape = bench_moe_tpu.shape
-    params = {
-        name: shape(one.get_value().shape, config.weight_dtype, sharding(one.out_sharding))
-        for name, one in given.items()
-    }
-    batch = sharding(("activation_batch", "activation_length", "activation_embed"))
-    x = shape((len(devices), block.tokens, block.embed), block.dtype, batch)
-    rest = jax.tree.map(lambda one: shape(one.shape, one.dtype, sharding(())), rest)
-    return mesh, rules, loss, params, x, rest
+def _write(file: pathlib.Path, found: dict[str, Any]) -> None:
+    new = file.with_name(file.name + ".new")
+    new.write_text(json.dumps(found) + "\n")
+    new.replace(file)
 
 
-@contextlib.contextmanager
-def around(mesh: jax.sharding.Mesh, rules: Any) -> Iterator[None]:
-    """What MaxText's own trainer enters around a step."""
-    with jax.set_mesh(mesh), mesh, nn.logical_axis_rules(rules):
-        yield
-
-
-def _compare(topology: str, devices: list[Any], rows: list[str]) -> dict[str, Any]:
+def _compare(
+    topology: str, devices: list[Any], rows: list[str], kept: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Figures of each row, printed as they come; of one that does not compile what it said."""
     print(f"\n{topology}: {len(devices)} {devices[0].device_kind}, as many experts and groups")
     print(
         f"{'':25}{'GFLOP':>8}{'inspector ms':>14}{'/ours':>7}{'compiler ms':>13}{'/ours':>7}"
         f"{'temp MiB':>10}{'/ours':>7}{'CPU s':>7}  collectives, bytes on a core"
     )
-    found: dict[str, Any] = {}
+    ours: dict[str, Any] = {}
     for name in rows:
-        try:
-            found[name] = bench_moe_tpu.figures(*_lowered(name, devices))
-        except Exception as error:  # whatever JAX, MaxText and the TPU compiler raise
-            found[name] = {"refused": _reason(error)}
-            print(f"{name:25} does not compile: {found[name]['refused']}", flush=True)
-            continue
-        print(_line(name, found[name], found.get("ours", {})), flush=True)
-    return found
+        row = kept.get(name) or _figures(name, devices)
+        if "refused" in row:
+            print(f"{name:25} does not compile: {row['refused']}", flush=True)
+        else:
+            ours = row if name == "ours" else ours
+            print(_line(name, row, ours), flush=True)
+        yield name, row
 
 
-def _lowered(row: str, devices: list[Any]) -> tuple[jax.stages.Lowered, jax.sharding.Mesh]:
-    block = Block(mlp=WIDTH, gated=True)
-    if row in _OURS:
-        mesh = make_mesh({"data": 1, "expert": -1}, devices=devices)
-        return bench_moe_tpu.layer_gradient(mesh, block=block, **_OURS[row]), mesh
-    settings = {"hardware": "tpu", "dtype": "bfloat16", **_MAXTEXT[row]}
-    mesh, rules, *program = maxtext_program(devices, block, **settings)
-    with around(mesh, rules):
-        return bench_moe_tpu.lower(*program), mesh
+def _figures(name: str, devices: list[Any]) -> dict[str, Any]:
+    try:
+        return bench_moe_tpu.figures(*lowered(name, devices))
+    except Exception as error:  # whatever JAX, MaxText and the TPU compiler raise
+        return {"refused": _reason(error)}
 
 
 def _line(name: str, row: dict[str, Any], ours: dict[str, Any]) -> str:
@@ -234,15 +158,6 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {told[0] if told else words[:160]}"
 
 
-def _draw(seed: int, like: jax.ShapeDtypeStruct) -> jax.Array:
-    return jax.random.normal(jax.random.key(seed), like.shape, like.dtype)
-
-
-def _zeros(like: jax.ShapeDtypeStruct, key: jax.Array) -> jax.Array:
-    is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
-    return key if is_key else jnp.zeros(like.shape, like.dtype)
-
-
 def _names(allowed: Sequence[str]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         names = [name.strip() for name in text.split(",")]
@@ -271,6 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--rows", type=_names(ROWS), default=list(ROWS), metavar="A,B", help="by default all")
     add("--json", type=pathlib.Path, metavar="FILE", help="writes the last line here as well")
+    add("--resume", action="store_true", help="compiles what FILE lacks")
     return parser
 
 
