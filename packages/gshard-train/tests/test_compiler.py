@@ -79,6 +79,9 @@ WORKER = """
             os.kill(os.getpid(), getattr(signal, what))
         if what == "exit":
             os._exit(3)
+        if what == "saving":
+            tell(facts=COMPILED)
+            os.kill(os.getpid(), signal.SIGKILL)
         if what == "hang":
             time.sleep(60)
         tell(result=FACTS_OF % json.dumps(asked["job"]))
@@ -90,7 +93,8 @@ def stand_in(tmp_path, monkeypatch):
     form = json.loads(result_json(Result(job=JOB, facts=FACTS)))
     form["result"]["job"] = "JOB"
     text = json.dumps(json.dumps(form).replace("%", "%%").replace('"JOB"', "%s"))
-    worker = textwrap.dedent(WORKER).replace("FACTS_OF", text)
+    compiled = result_json(Result(job=JOB, facts=FACTS, report=REPORT, compile_seconds=9.0))
+    worker = textwrap.dedent(WORKER).replace("FACTS_OF", text).replace("COMPILED", repr(compiled))
     (tmp_path / "stand_in_worker.py").write_text(worker)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(compiler_module, "_WORKER", "stand_in_worker")
@@ -156,6 +160,14 @@ def test_a_compiler_that_dies_is_a_fault_and_the_next_job_has_another(
         folder = Path(compiler._child._folder)
         assert [file.name for file in folder.iterdir()] == ["half"]
     assert not folder.exists()
+
+
+def test_a_program_that_was_compiled_stays_one_when_saving_it_ends_the_compiler(stand_in):
+    with Compiler() as compiler:
+        result = compiler.compile(dataclasses.replace(JOB, topology="saving"))
+    assert result.fault is None
+    assert (result.report, result.compile_seconds) == (REPORT, 9.0)
+    assert "was ended by SIGKILL" in result.save_fault
 
 
 def test_progress_is_told_and_an_interruption_ends_the_child(stand_in):

@@ -208,16 +208,16 @@ class _Conversation:
     def _ended(self, fault: Fault) -> Result:
         """What is known; a program that was compiled and could not be saved stays one."""
         self._child.is_given_up = True
-        if self._so_far.report is not None:
-            return dataclasses.replace(self._so_far, save_fault=fault.message)
+        so_far = dataclasses.replace(self._so_far, host_peak_bytes=self._host_peak)
+        if so_far.report is not None:
+            return dataclasses.replace(so_far, save_fault=fault.message)
         ended = time.monotonic()
         compiling = self._since.get("compiling", ended)
         return dataclasses.replace(
-            self._so_far,
+            so_far,
             fault=fault,
             lower_seconds=compiling - self._since.get("tracing", compiling),
             compile_seconds=ended - compiling,
-            host_peak_bytes=self._host_peak,
         )
 
 
