@@ -1,13 +1,14 @@
 """Programs of the shipped gin files, compiled for TPU machines that are not here."""
 
+import contextlib
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from absl import flags
 
+from gshard_train import precompile
 from gshard_train.precompiling.compiler import Compiler
 from gshard_train.precompiling.job import Job
 from gshard_train.precompiling.layout import Layout
@@ -88,19 +89,25 @@ def test_what_cannot_work_is_refused_with_all_that_is_wrong(compiler, changes, s
         assert each in message
 
 
-def test_what_does_not_fit_is_an_exit_code_and_its_largest_arrays(tmp_path):
+def test_what_does_not_fit_is_an_exit_code_and_its_largest_arrays(
+    compiler, tmp_path, monkeypatch, capsys
+):
     card, report = tmp_path / "card.json", tmp_path / "report.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "gshard_train.precompile", "--mode=eval", "--noadvise"]
+    values = flags.FlagValues()
+    precompile.define(values)
+    values(
+        ["gshard-precompile", "--mode=eval", "--noadvise", "--topology=v3:2x2"]
         + [f"--gin_file={file}" for file in JOB.gin_files]
-        + ["--topology=v3:2x2", f"--gin_bindings={TOO_MANY}"]
-        + [f"--json={card}", f"--report={report}"],
-        capture_output=True,
-        text=True,
+        + [f"--gin_bindings={TOO_MANY}", f"--json={card}", f"--report={report}"]
     )
-    assert done.returncode == 1, done.stderr
-    assert "Does not fit: " in done.stdout
-    assert "f32[16384,16,32000]" in done.stdout
-    assert "does not fit on a device of mesh data=2, expert=4 (8 TPU v3 devices)" in done.stderr
+    monkeypatch.setattr(flags, "FLAGS", values)
+    # The module's child, which has started already.
+    same = contextlib.nullcontext(compiler)
+    monkeypatch.setattr("gshard_train.precompiling.compiler.Compiler", lambda **_: same)
+    assert precompile.main() == 1
+    said = capsys.readouterr()
+    assert "Does not fit: " in said.out
+    assert "f32[16384,16,32000]" in said.out
+    assert "does not fit on a device of mesh data=2, expert=4 (8 TPU v3 devices)" in said.err
     assert json.loads(card.read_text())["fits"] is False
     assert not Path(report).exists()

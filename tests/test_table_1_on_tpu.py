@@ -58,7 +58,7 @@ def _gathered(compiler, model, mesh, decoder_layers):
     experiment = configured(job).experiment
     floor = Floors(experiment).of(experiment, mesh, CHIPS["v3"])
     assert floor.seconds < report.cost.step_seconds
-    assert floor.bytes < device_memory(result, result.facts).peak
+    assert floor.bytes < (device_memory(result, result.facts).peak or 0)
     # Two forward and two backward in each MoE layer: the slots' rows, there and back.
     moved = [one for one in report.exchanges if "capacity" in one.collective.op_name]
     assert {one.collective.kind for one in moved} == {"all-to-all"}

@@ -193,7 +193,8 @@ def test_own_mesh_that_does_not_fit_the_machine_is_no_end(planned, capsys, monke
     )
     assert asked[0].mesh is not None
     said = capsys.readouterr()
-    assert "own layout is refused: make_mesh: axes data=5, expert=1 need 5 devices" in said.err
+    assert "own layout is refused, others are searched; to mend it:\n  make_mesh: " in said.err
+    assert "axes data=5, expert=1 need 5 devices" in said.err
     assert " *" not in said.out.split("fastest that fits")[0]
 
 

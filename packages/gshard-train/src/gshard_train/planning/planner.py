@@ -129,7 +129,9 @@ def _question(
     making = aside.submit(Floors, experiment)
     described = compiler.describe(job)
     if described.fault is not None:
-        progress.say(f"the gin files' own layout is refused: {described.fault.message}")
+        progress.say("the gin files' own layout is refused, others are searched; to mend it:")
+        for line in described.fault.message.splitlines():
+            progress.say(f"  {line}")
     machine = machine_of(job, described)
     space = space_of(job, described, machine, options.vary)
     floors = making.result()

@@ -182,6 +182,8 @@ def _fault(cut: Layout, experiment: Experiment, mesh: Mapping[str, int] | None) 
 def _reason(fault: str) -> str:
     """The part of a fault that many layouts have in common."""
     name, equals, _ = fault.partition("=")
+    if "parts of num_groups" in fault:
+        return "the groups do not divide the batch"
     if equals and " " not in name:
         if name.endswith("_layers"):
             return "the stages of a pipeline do not divide the pairs of layers"
