@@ -1,6 +1,7 @@
 """What would make a run fit, with a compiler whose programs take what a formula says."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from gshard_train.precompiling.advice import advise
 from gshard_train.precompiling.advice_text import advice_text
 from gshard_train.precompiling.card import cost_card
 from gshard_train.precompiling.job import Facts, Fault, Job, Result, Tensor
+from gshard_train.precompiling.state_rungs import more_devices
 
 GIB = 2**30
 # Files' own: 128 experts, remat "none", one part of a batch, 4,096 rows of 256 tokens.
@@ -175,6 +177,18 @@ def test_evaluation_takes_fewer_rows_and_slots():
         "--gin.Evaluation.batch_size=2048",
     )
     assert advice.found.cautions == ("tokens beyond an expert's slots are dropped",)
+
+
+@pytest.mark.parametrize(
+    ("topology", "topologies"),
+    [("v4:4x4x8_twisted", ["v4:4x8x8"]), ("v3:16x32", ["v3:32x32"]), ("v3:32x32", [])],
+)
+def test_the_shortest_side_is_doubled_where_there_is_such_a_machine(topology, topologies):
+    experiment = SimpleNamespace(model=SimpleNamespace(num_experts=0))
+    job = dataclasses.replace(JOB, topology=topology)
+    facts = MadeUp(1, 1, 1, {}).describe(job).facts
+    rung = more_devices(experiment, job, facts)
+    assert [change.topology for change in rung.changes] == topologies
 
 
 def test_what_fits_needs_no_advice():
