@@ -241,13 +241,19 @@ def test_powers_of_lines_are_found():
 
 
 @pytest.mark.slow
-def test_operators_exchange_what_table_4_says():
-    found = scaling.compiled_operators([32], timeout_seconds=300)
+def test_operators_exchange_and_grow_as_table_4_says():
+    found = scaling.compiled_operators([32, 128], timeout_seconds=300)
     assert found.keys() == paper_figures.OPERATORS.keys()
+    rows = {row["operator"]: row for row in cells(scaling.operators(found))}
     for name, growth in paper_figures.OPERATORS.items():
         kinds = list(found[name]["32"]["collectives"])
         assert len(kinds) == bool(growth.collective), name
         assert all(kind in growth.collective for kind in kinds), name
+        assert rows[name]["here D^"] == pytest.approx(growth.compute, abs=0.01), name
+        # The time of an all-to-all grows with its way, not with its bytes.
+        grows = "its time here D^" if growth.collective == "all-to-all" else "its bytes here D^"
+        if growth.collective:
+            assert rows[name][grows] == pytest.approx(growth.communication, abs=0.01), name
 
 
 def test_tables_have_the_papers_figure_ours_and_the_deviation():
