@@ -31,12 +31,13 @@ def test_all_faults_of_flags_come_at_once(tmp_path):
     lost = tmp_path / "lost" / "card.json"
     values = given(
         "--mesh=data=x", "--num_slices=0", "--tokens=inf", "--price=-1", "--timeout=0",
-        f"--json={lost}", f"--html={tmp_path}",
+        f"--json={lost}", f"--html={tmp_path}", "--topology=v3:3x4",
     )  # fmt: skip
     assert [*machine_flags.faults(values), *card_files.faults(values)] == [
         "--gin_file is missing; for example "
         "--gin_file=gshard_train/configs/models/moe_128e_12l.gin",
-        "--topology is missing; for example --topology=v3:8x8, which has 128 cores",
+        "--topology=v3:3x4: its first two sides must be even, since a host has 2x2 chips; near it: "
+        "v3:2x4 or v3:4x4",
         "--num_slices=0 must be at least 1",
         "--mesh=data=x must be sizes by name, as --mesh=data=1,expert=2048",
         "--tokens=inf must be a finite number above 0, as --tokens=1e12",

@@ -190,7 +190,8 @@ class _Search:
         seconds = result.report.cost.step_seconds if result.report else None
         speed = result.facts.source_tokens / seconds if seconds else None
         outcome = _room(memory) or said
-        outcome += f", {duration(seconds)} a step (estimate)" if seconds else ""
+        run = "step" if job.mode == "train" else "batch"
+        outcome += f", {duration(seconds)} a {run} (estimate)" if seconds else ""
         tried = Tried(
             **parts,
             outcome=outcome,

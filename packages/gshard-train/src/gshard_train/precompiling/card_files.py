@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from gshard_annotate.inspector.quantities import size
-
 if TYPE_CHECKING:
     from gshard_train.precompiling.card import CostCard
     from gshard_train.precompiling.job import Result
@@ -46,6 +44,11 @@ def faults(values: flags.FlagValues) -> Iterator[str]:
             yield f"--{name}={file}: there is no directory {folder}; make it"
         elif not os.access(folder, os.W_OK | os.X_OK):
             yield f"--{name}={file} cannot be written: no permission for {folder}"
+    if values.save_program and "mode" in values and values["mode"].value != "train":
+        yield (
+            f"--save_program={values.save_program} with --mode={values['mode'].value}: only "
+            "training steps can be saved; use --mode=train, or leave it out"
+        )
 
 
 def write(
@@ -82,4 +85,6 @@ def _text(name: str, file: str, card: "CostCard", result: "Result") -> str:
 
 
 def _told(file: str) -> str:
+    from gshard_annotate.inspector.quantities import size
+
     return f"{file} ({size(Path(file).stat().st_size)})"

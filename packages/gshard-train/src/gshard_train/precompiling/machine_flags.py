@@ -58,6 +58,8 @@ def asked_job(values: flags.FlagValues) -> "Job":
 
 def faults(values: flags.FlagValues) -> Iterator[str]:
     """What is wrong with them."""
+    from gshard_annotate.tpu_topologies import topology_fault
+
     if not values.gin_file and not values.gin_bindings:
         yield (
             "--gin_file is missing; for example "
@@ -65,6 +67,8 @@ def faults(values: flags.FlagValues) -> Iterator[str]:
         )
     if not values.topology:
         yield "--topology is missing; for example --topology=v3:8x8, which has 128 cores"
+    elif fault := topology_fault(values.topology):
+        yield f"--topology={values.topology}: {fault}"
     if values.num_slices < 1:
         yield f"--num_slices={values.num_slices} must be at least 1"
     if values.mesh is not None:
