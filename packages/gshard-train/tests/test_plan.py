@@ -102,6 +102,7 @@ def test_best_layout_is_a_gin_file_that_describes_it(tmp_path, planned, capsys):
         _fastest_is_split_by_two,
         _job(gin_bindings=bindings),
         vary=("mesh", "dispatch"),
+        price=0.001,
         html=str(tmp_path / "a.html"),
     )
     assert asked[0].mesh is None
@@ -110,6 +111,7 @@ def test_best_layout_is_a_gin_file_that_describes_it(tmp_path, planned, capsys):
     assert re.search(r"^ *\* +data 2 expert 4 .* 0.5 +512", out, re.M)
     assert "SIGSEGV" in out
     assert "2.00 times as fast as the gin files' own" in out
+    assert "take 11,303 days, 248 device-years, 2,170 at 0.001 an hour" in out
     page = (tmp_path / "a.html").read_text()
     assert 'class="best">data 4 expert 2</td>' in page
     assert page.count("<circle") == 3

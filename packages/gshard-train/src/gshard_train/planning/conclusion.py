@@ -1,11 +1,14 @@
 """What follows from a search: what the winner costs, or what to change where nothing fits."""
 
+from collections.abc import Iterator
+
 from gshard_annotate.inspector.quantities import size
 from gshard_train.planning.options import Options
 from gshard_train.planning.row import Row
 from gshard_train.planning.search import Found
 from gshard_train.planning.table import layout_line
 from gshard_train.precompiling.card import ESTIMATE, cost_card
+from gshard_train.precompiling.card_words import cost_rows
 from gshard_train.precompiling.verdict import device_memory
 
 
@@ -44,22 +47,8 @@ def _nothing(found: Found, least_bytes: int, options: Options) -> str:
 
 
 def _best(best: Row, found: Found, options: Options) -> str:
-    card = cost_card(best.result, tokens=options.tokens, price=options.price)
-    lines = [f"Fastest that fits: {layout_line(best.candidate)}."]
     own = next((row for row in found.rows if row.candidate.own), None)
-    if own is best:
-        lines = ["The gin files' own layout is the fastest that was found."]
-    elif own is not None and own.fits and own.seconds and best.seconds:
-        lines.append(f"{own.seconds / best.seconds:.2f} times as fast as the gin files' own.")
-    elif own is not None:
-        large = own.result.fault is None or own.result.fault.kind == "too large"
-        lines.append(f"The gin files' own {'does not fit' if large else 'was not compiled'}.")
-    if card.days is not None and card.device_years is not None:
-        money = "" if card.money is None else f", {card.money:,.0f} at {card.price:g} an hour"
-        lines.append(
-            f"{options.tokens:.3g} source tokens take {card.days:,.1f} days, "
-            f"{card.device_years:,.1f} device-years{money}."
-        )
+    lines = [*_beside_own(best, own), *_cost(best, options)]
     lines.append(f"Steps are estimates: {ESTIMATE}.")
     notes = dict.fromkeys(note for row in found.rows for note in _notes(row))
     lines += [f"Of them: {note}." for note in notes]
@@ -71,6 +60,30 @@ def _best(best: Row, found: Found, options: Options) -> str:
             "keeps them."
         )
     return "\n".join(lines)
+
+
+def _beside_own(best: Row, own: Row | None) -> Iterator[str]:
+    if own is best:
+        yield "The gin files' own layout is the fastest that was found."
+        return
+    yield f"Fastest that fits: {layout_line(best.candidate)}."
+    if own is None:
+        yield "The gin files' own is refused by the checks, as was said at the beginning."
+    elif own.fits and own.seconds and best.seconds:
+        yield f"{own.seconds / best.seconds:.2f} times as fast as the gin files' own."
+    else:
+        large = own.result.fault is None or own.result.fault.kind == "too large"
+        yield f"The gin files' own {'does not fit' if large else 'was not compiled'}."
+
+
+def _cost(best: Row, options: Options) -> Iterator[str]:
+    card = cost_card(best.result, tokens=options.tokens, price=options.price)
+    if amounts := dict(cost_rows(card)):
+        money = f", {amounts['money']} at {card.price:g} an hour" if "money" in amounts else ""
+        yield (
+            f"{options.tokens:.3g} source tokens take {amounts['time']}, "
+            f"{amounts['device-years']} device-years{money}."
+        )
 
 
 def _notes(row: Row) -> tuple[str, ...]:

@@ -143,7 +143,7 @@ def _question(
 def _tell(job: Job, found: Found, question: Question, options: Options) -> None:
     """Prints what was found, and writes the page."""
     said = conclusion.conclusion(found, question.least_bytes, options)
-    print(table.report(found, question.refused), said, sep="\n")
+    print(*filter(None, (table.report(found, question.refused), said)), sep="\n")
     if options.html:
         write_beside(options.html, page.page(job, found, question.refused, said))
 
