@@ -53,12 +53,12 @@ def _row(cores: int, made: Compiled, base: float | None) -> tuple[Any, ...]:
     return (
         cores,
         programs.FULL_LOAD[cores],
-        result.lower_seconds,
-        result.compile_seconds,
+        result.lower_seconds or None,
+        result.compile_seconds or None,
         seconds,
         deviation(seconds, base),
         made.cpu_seconds,
-        result.host_peak_bytes / _GIB,
+        result.host_peak_bytes / _GIB or None,
         "" if result.fault is None else result.fault.kind,
     )
 
@@ -82,7 +82,7 @@ def _says(made: Mapping[int, Compiled]) -> list[str]:
 def _seconds(made: Compiled) -> float | None:
     if made.result.fault is not None and made.result.fault.kind != "too large":
         return None
-    return made.result.lower_seconds + made.result.compile_seconds
+    return made.result.lower_seconds + made.result.compile_seconds or None
 
 
 def _draw_compiling(axes: Any, rows: list[tuple[Any, ...]]) -> None:
