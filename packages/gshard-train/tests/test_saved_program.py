@@ -161,7 +161,8 @@ def rewritten(path: Path, to: Path, **changes: Any) -> Path:
         ({"program": None, "more": 1}, "is no compiled step that this gshard-train can read"),
     ],
 )
-def test_a_step_for_another_machine_is_refused(saved, tmp_path, changes, said):
+def test_a_step_for_another_machine_is_refused(saved, tmp_path, changes, said, monkeypatch):
+    monkeypatch.setenv("LIBTPU_INIT_ARGS", " --xla_tpu_use_enhanced_launch_barrier=true")
     path = rewritten(saved.path, tmp_path / "changed", **changes)
     with pytest.raises(UserError) as caught:
         saved_program.check(path, make_mesh({"data": 2, "expert": 4}))

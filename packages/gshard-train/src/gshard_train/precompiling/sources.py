@@ -14,9 +14,11 @@ from pathlib import Path
 _PACKAGES = ("gshard_annotate", "gshard_moe", "gshard_train")
 _KINDS = ("*.py", "*.gin")
 _LIBRARIES = ("jax", "jaxlib", "libtpu", "flax", "optax")
-# Variables that the compiler reads; where it writes down its steps changes no program.
+# Variables that the compiler reads.
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-_OF_NO_CODE = "--xla_dump"
+# Where it writes down its steps changes no program; the other JAX itself sets wherever there are
+# TPUs (jax/_src/cloud_tpu_init.py), so that no program would be the same there.
+_NOT_COUNTED = ("--xla_dump", "--xla_tpu_use_enhanced_launch_barrier")
 
 
 @functools.cache
@@ -49,6 +51,6 @@ def compiler_flags() -> dict[str, str]:
     found = {}
     for name in _VARIABLES:
         given = os.environ.get(name, "").split()
-        if flags := [one for one in given if not one.startswith(_OF_NO_CODE)]:
+        if flags := [one for one in given if not one.startswith(_NOT_COUNTED)]:
             found[name] = " ".join(flags)
     return found
