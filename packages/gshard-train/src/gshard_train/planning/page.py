@@ -8,6 +8,7 @@ import string
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
+from typing import NamedTuple
 
 from gshard_annotate.inspector.page_tables import Heading, cell, table_section
 from gshard_annotate.inspector.quantities import duration, size
@@ -93,6 +94,19 @@ def _rows(rows: Sequence[Row], best: Row | None) -> list[str]:
     return listed
 
 
+class _Scale(NamedTuple):
+    """Where a picture has so many bytes and tokens a second."""
+
+    most: float
+    fastest: float
+
+    def across(self, count: float) -> float:
+        return _MARGIN + count / self.most * (_WIDTH - _MARGIN - 10)
+
+    def up(self, speed: float) -> float:
+        return _HEIGHT - 40 - speed / self.fastest * (_HEIGHT - 60)
+
+
 def _picture(rows: Sequence[Row], best: Row | None) -> str:
     """Each layout with a program by its memory and its speed."""
     shown = [row for row in rows if row.tokens_per_second and row.bytes]
@@ -100,40 +114,41 @@ def _picture(rows: Sequence[Row], best: Row | None) -> str:
         return ""
     limit = max((row.limit or 0 for row in shown), default=0)
     most = max(limit, *(row.bytes or 0 for row in shown)) * 1.05
-    fastest = max(row.tokens_per_second or 0 for row in shown) * 1.05
-
-    def across(count: float) -> float:
-        return _MARGIN + count / most * (_WIDTH - _MARGIN - 10)
-
-    def up(speed: float) -> float:
-        return _HEIGHT - 40 - speed / fastest * (_HEIGHT - 60)
-
-    dots = [
-        f'<circle cx="{across(row.bytes or 0):.1f}" cy="{up(row.tokens_per_second or 0):.1f}" '
-        f'r="{8 if row is best else 6}" class="{_kind(row, best)}">'
-        f"<title>{escape(f'{layout_line(row.candidate)}: {outcome(row)}')}</title></circle>"
-        for row in reversed(shown)
-    ]
-    base, top = up(0), up(fastest)
-    lines = f'<line x1="{_MARGIN}" y1="{base}" x2="{_WIDTH}" y2="{base}"/>'
-    lines += f'<line x1="{_MARGIN}" y1="{base}" x2="{_MARGIN}" y2="{top}"/>'
-    if limit:
-        x = across(limit)
-        lines += f'<line class="limit" x1="{x:.1f}" y1="{base}" x2="{x:.1f}" y2="{top}"/>'
-    texts = f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 8}">memory of a device, GiB</text>'
-    texts += f'<text x="{_MARGIN}" y="12">source tokens a second</text>'
-    for share in (0, 0.5, 1):
-        x, y = across(most * share / 1.05), up(fastest * share / 1.05)
-        texts += f'<text x="{x:.1f}" y="{base + 16}">{most * share / 1.05 / _GIB:.3g}</text>'
-        texts += f'<text x="0" y="{y + 4:.1f}">{fastest * share / 1.05:.3g}</text>'
+    scale = _Scale(most, max(row.tokens_per_second or 0 for row in shown) * 1.05)
+    dots = "".join(_dot(row, best, scale) for row in reversed(shown))
     return (
         "<section><h2>Memory and speed</h2>"
         f'<svg class="plan" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         'aria-label="Layouts by memory and speed; the table below has the numbers">'
-        f"{lines}{texts}{''.join(dots)}</svg>"
+        f"{_axes(scale, limit)}{dots}</svg>"
         '<p class="small soft">Ringed: the fastest that fits; brown: the gin files\' own; dashed: '
         "what a device has for programs.</p></section>"
     )
+
+
+def _dot(row: Row, best: Row | None, scale: _Scale) -> str:
+    x, y = scale.across(row.bytes or 0), scale.up(row.tokens_per_second or 0)
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{8 if row is best else 6}" '
+        f'class="{_kind(row, best)}">'
+        f"<title>{escape(f'{layout_line(row.candidate)}: {outcome(row)}')}</title></circle>"
+    )
+
+
+def _axes(scale: _Scale, limit: int) -> str:
+    base, top = scale.up(0), scale.up(scale.fastest)
+    lines = f'<line x1="{_MARGIN}" y1="{base}" x2="{_WIDTH}" y2="{base}"/>'
+    lines += f'<line x1="{_MARGIN}" y1="{base}" x2="{_MARGIN}" y2="{top}"/>'
+    if limit:
+        x = scale.across(limit)
+        lines += f'<line class="limit" x1="{x:.1f}" y1="{base}" x2="{x:.1f}" y2="{top}"/>'
+    texts = f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 8}">memory of a device, GiB</text>'
+    texts += f'<text x="{_MARGIN}" y="12">source tokens a second</text>'
+    for share in (0, 0.5, 1):
+        count, speed = (end * share / 1.05 for end in scale)
+        texts += f'<text x="{scale.across(count):.1f}" y="{base + 16}">{count / _GIB:.3g}</text>'
+        texts += f'<text x="0" y="{scale.up(speed) + 4:.1f}">{speed:.3g}</text>'
+    return lines + texts
 
 
 def _kind(row: Row, best: Row | None) -> str:
