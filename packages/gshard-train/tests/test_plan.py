@@ -58,6 +58,7 @@ class FakeCompiler:
             title="a", platform="tpu", chip="TPU v3 core", mesh={}, values=(), exchanges=(),
             memory=Memory(0, 0, 0, 0, 3 * GIB, 16 * GIB),
             cost=Cost(1.0, 1.0, 0.0, 0.0, found, found), compile_seconds=1.0,
+            notes=("between slices nothing is counted",),
         )  # fmt: skip
         return dataclasses.replace(result, report=report)
 
@@ -111,6 +112,7 @@ def test_best_layout_is_a_gin_file_that_describes_it(tmp_path, planned, capsys):
     assert re.search(r"^ *\* +data 2 expert 4 .* 0.5 +512", out, re.M)
     assert "SIGSEGV" in out
     assert "2.00 times as fast as the gin files' own" in out
+    assert "Of this one: between slices nothing is counted." in out
     assert "take 11,303 days, 248 device-years, 2,170 at 0.001 an hour" in out
     page = (tmp_path / "a.html").read_text()
     assert 'class="best">data 4 expert 2</td>' in page

@@ -50,8 +50,8 @@ def _best(best: Row, found: Found, options: Options) -> str:
     own = next((row for row in found.rows if row.candidate.own), None)
     lines = [*_beside_own(best, own), *_cost(best, options)]
     lines.append(f"Steps are estimates: {ESTIMATE}.")
-    notes = dict.fromkeys(note for row in found.rows for note in _notes(row))
-    lines += [f"Of them: {note}." for note in notes]
+    report = best.result.report
+    lines += [f"Of this one: {note}." for note in (report.notes if report else ())]
     before, after = _groups(own, best)
     if before != after:
         lines.append(
@@ -84,10 +84,6 @@ def _cost(best: Row, options: Options) -> Iterator[str]:
             f"{options.tokens:.3g} source tokens take {amounts['time']}, "
             f"{amounts['device-years']} device-years{money}."
         )
-
-
-def _notes(row: Row) -> tuple[str, ...]:
-    return row.result.report.notes if row.result.report else ()
 
 
 def _groups(own: Row | None, best: Row) -> tuple[int, int]:
