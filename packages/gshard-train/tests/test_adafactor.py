@@ -9,7 +9,8 @@ import optax
 import pytest
 
 from gshard_annotate import DEFAULT_RULES, Rules, collectives, make_mesh, tree_shardings
-from gshard_train.adafactor import matrix_view, scale_by_adafactor
+from gshard_train.adafactor import scale_by_adafactor
+from gshard_train.matrix_views import matrix_view
 from gshard_train.optimizer import adafactor
 from gshard_train.optimizer_sharding import state_shardings
 from gshard_train.schedule import inverse_sqrt

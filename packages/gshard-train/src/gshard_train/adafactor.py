@@ -1,54 +1,25 @@
 """Adafactor's direction (arXiv 1804.04235) for stacked layers and experts.
 
 Each layer of a stack and each expert is a matrix of its own: statistics, clipping and parameter
-scale are those of optax for one matrix, mapped over the dimensions named "layer" and "expert".
+scale are those of optax for one matrix, mapped over the dimensions named "layer" and "expert". The
+short arrays of tensors that are alike are computed together: one by one, as optax does it, they are
+a third of a large model's kernels.
 GShard's authors' code factors over the two largest dimensions instead, which for its experts
 [E=2048, M=1024, H=8192] are H and E: one expert's update then depends on the others.
 
 Axes: R rows, C columns of one matrix.
 """
 
-import functools
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array
 
-MAPPED = ("layer", "expert")
-# One dimension of a matrix, as T5X's rules have it: [embed, heads, head_dim] is embed x the rest.
-JOINED = ("heads", "head_dim")
-
-Names = tuple[str | None, ...]
-
-
-class MatrixView(NamedTuple):
-    """A parameter seen as matrices (or vectors), one for each index of its first dimensions."""
-
-    mapped: int  # how many dimensions are mapped over
-    shape: tuple[int, ...]
-    names: Names
-
-    @property
-    def matrix_size(self) -> int:
-        """Entries of one matrix."""
-        return math.prod(self.shape[self.mapped :])
-
-
-def matrix_view(shape: tuple[int, ...], names: Names) -> MatrixView:
-    """How a parameter is seen: layers and experts first, heads joined with their width."""
-    mapped = next((i for i, name in enumerate(names) if name not in MAPPED), len(names))
-    for i in range(mapped, len(names) - 1):
-        if names[i : i + 2] == JOINED:
-            joined = math.prod(shape[i : i + 2])
-            return MatrixView(
-                mapped, (*shape[:i], joined, *shape[i + 2 :]), names[: i + 1] + names[i + 2 :]
-            )
-    return MatrixView(mapped, shape, names)
+from gshard_train.factored_moments import Moments, Tensor, directions
+from gshard_train.matrix_views import MatrixView, matrix_view
 
 
 def scale_by_adafactor(
@@ -72,27 +43,11 @@ def scale_by_adafactor(
       epsilon1: added to squared gradients.
       epsilon2: the least size of a matrix that updates are relative to.
     """
-    moments = optax.scale_by_factored_rms(
-        decay_rate=decay_rate,
-        min_dim_size_to_factor=min_dim_size_to_factor,
-        epsilon=epsilon1,
-    )
+    moments = optax.scale_by_factored_rms(min_dim_size_to_factor=min_dim_size_to_factor)
 
     def first(param_RC: Array) -> tuple[Array, ...]:
         made: Any = moments.init(param_RC)
         return made[1:]
-
-    def one(count: Array, param_RC: Array, grad_RC: Array, *kept: Array) -> tuple[Array, ...]:
-        before: Any = optax.FactoredState(count, *kept)
-        made: Any = moments.update(grad_RC, before, param_RC)
-        update_RC, after = made
-        # An array that optax makes anew to hold nothing stays the one that was there.
-        nothing = _unused(param_RC.shape, min_dim_size_to_factor)
-        fields = (
-            old if name in nothing else getattr(after, name)
-            for name, old in zip(after._fields[1:], kept, strict=True)
-        )
-        return update_RC, jnp.square(update_RC).sum(), jnp.square(param_RC).sum(), *fields
 
     def limits(of_updates: Array, of_params: Array, sizes: Array) -> tuple[Array, Array]:
         divisor, factor = jnp.ones_like(of_updates), jnp.ones_like(of_params)
@@ -105,10 +60,9 @@ def scale_by_adafactor(
 
     def init(params: Any) -> optax.FactoredState:
         leaves, treedef = jax.tree.flatten(params)
-        made = [
-            _mapped(first, view)(leaf.reshape(view.shape))
-            for leaf, view in zip(leaves, _views(leaves, treedef, names), strict=True)
-        ]
+        views = _views(leaves, treedef, names)
+        viewed = zip(_viewed(leaves, views), views, strict=True)
+        made = [_mapped(first, view)(each) for each, view in viewed]
         return optax.FactoredState(
             jnp.zeros((), jnp.int32),
             *(treedef.unflatten(field) for field in zip(*made, strict=True)),
@@ -120,20 +74,19 @@ def scale_by_adafactor(
         leaves, treedef = jax.tree.flatten(params)
         views = _views(leaves, treedef, names)
         kept = zip(*(treedef.flatten_up_to(field) for field in state[1:]), strict=True)
-        rows = zip(views, leaves, treedef.flatten_up_to(updates), kept, strict=True)
-        made = [
-            _mapped(functools.partial(one, state.count), view)(
-                param.reshape(view.shape), grad.reshape(view.shape), *moment
-            )
-            for view, param, grad, moment in rows
-        ]
-        new, of_updates, of_params, *fields = zip(*made, strict=True)
-        sizes = [view.matrix_size for view in views]
-        found = _at_once(limits, of_updates, of_params, sizes)
-        limited = zip(new, leaves, found, strict=True)
+        grads = _viewed(treedef.flatten_up_to(updates), views)
+        made = directions(
+            [Tensor(*each) for each in zip(views, grads, map(Moments._make, kept), strict=True)],
+            decay=1.0 - (state.count + 1.0) ** -decay_rate,
+            epsilon=epsilon1,
+            min_dim_size_to_factor=min_dim_size_to_factor,
+        )
+        new, fields = [each for each, _ in made], zip(*(kept for _, kept in made), strict=True)
+        of_updates, of_params = _sums_of_squares(new, views), _sums_of_squares(leaves, views)
+        found = _at_once(limits, of_updates, of_params, [view.matrix_size for view in views])
         new = [
             (update / _to_rank(divisor, update) * _to_rank(factor, update)).reshape(leaf.shape)
-            for update, leaf, (divisor, factor) in limited
+            for update, leaf, (divisor, factor) in zip(new, leaves, found, strict=True)
         ]
         count = optax.safe_increment(state.count)
         return treedef.unflatten(new), optax.FactoredState(
@@ -143,28 +96,6 @@ def scale_by_adafactor(
     return optax.GradientTransformation(init, update)
 
 
-def moment_names(field: str, view: MatrixView, shape: tuple[int, ...]) -> Names | None:
-    """The names of the dimensions of one array of a `FactoredState`; None when it is no such.
-
-    Args:
-      field: `v_row`, `v_col` or `v`.
-      view: of the parameter that the array belongs to.
-      shape: of the array.
-    """
-    if shape == view.shape:
-        return view.names
-    if shape == (*view.shape[: view.mapped], 1):  # what optax keeps where it keeps nothing
-        return (*view.names[: view.mapped], None)
-    matrix = view.shape[view.mapped :]
-    if len(matrix) < 2 or field not in ("v_row", "v_col"):
-        return None
-    # The mean over its largest dimension makes v_row, that over the second largest v_col.
-    largest = np.argsort(matrix)[::-1]
-    gone = view.mapped + int(largest[0 if field == "v_row" else 1])
-    left = view.shape[:gone] + view.shape[gone + 1 :]
-    return view.names[:gone] + view.names[gone + 1 :] if shape == left else None
-
-
 def _views(leaves: list[Any], treedef: Any, names: Any) -> list[MatrixView]:
     return [
         matrix_view(leaf.shape, tuple(each))
@@ -172,16 +103,22 @@ def _views(leaves: list[Any], treedef: Any, names: Any) -> list[MatrixView]:
     ]
 
 
+def _viewed(tensors: Sequence[Array], views: Sequence[MatrixView]) -> list[Array]:
+    return [each.reshape(view.shape) for each, view in zip(tensors, views, strict=True)]
+
+
+def _sums_of_squares(tensors: Sequence[Array], views: Sequence[MatrixView]) -> list[Array]:
+    """Of each matrix of each tensor."""
+    return [
+        jnp.square(each).sum(range(view.mapped, each.ndim))
+        for each, view in zip(_viewed(tensors, views), views, strict=True)
+    ]
+
+
 def _mapped(function: Callable, view: MatrixView) -> Callable:
     for _ in range(view.mapped):
         function = jax.vmap(function)
     return function
-
-
-def _unused(shape: tuple[int, ...], min_dim_size_to_factor: int) -> tuple[str, ...]:
-    """The fields of optax's state that hold nothing for a matrix of this shape."""
-    is_factored = len(shape) >= 2 and sorted(shape)[-2] >= min_dim_size_to_factor
-    return ("v",) if is_factored else ("v_row", "v_col")
 
 
 def _at_once(

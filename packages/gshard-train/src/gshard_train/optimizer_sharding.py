@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 from jax.tree_util import DictKey, GetAttrKey
 
 from gshard_annotate import Rules, tree_shardings
-from gshard_train.adafactor import MatrixView, Names, matrix_view, moment_names
+from gshard_train.matrix_views import MatrixView, Names, matrix_view, moment_names
 
 
 def state_shardings(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gshard_train.adafactor import MatrixView, Names, matrix_view, moment_names
+from gshard_train.matrix_views import MatrixView, Names, matrix_view, moment_names
 
 FIELDS = ("v_row", "v_col", "v")
 
