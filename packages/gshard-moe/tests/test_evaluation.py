@@ -47,7 +47,7 @@ def test_other_routers_agree_where_nothing_is_dropped():
     ("options", "sorts"),
     [
         ({"router": TopK(1)}, True),
-        ({"router": TopK(4)}, False),
+        ({"router": TopK(6)}, False),
         ({"router": TopK(1), "eval_padded_slots": 2**20}, False),
         ({"router": TopK(4), "eval_padded_slots": 16 * 64 - 1}, True),
         ({"router": TopK(1), "dispatch": "gather"}, False),
