@@ -58,7 +58,9 @@ def steps(
     run = [os.path.relpath(python), "-m"]
     slow = ["-m", "not slow"] if fast else []
     # Some tests asked for are few: starting more processes would take longer than it saves.
-    spread = [] if pytest_arguments else ["-n", str(_processes()), "--dist", "loadfile"]
+    # In the order of testpaths: xdist would put files of few tests last, which are the longest.
+    order = ["--dist", "loadfile", "--no-loadscope-reorder"]
+    spread = [] if pytest_arguments else ["-n", str(_processes()), *order]
     write = commands.shown([*run, "ruff", "format"])
     mend = commands.shown([*run, "ruff", "check", "--fix"])
     return [
