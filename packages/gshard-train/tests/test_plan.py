@@ -262,7 +262,7 @@ def test_flags_begin_with_everything_varied():
     plan.define(values)
     values(["gshard-plan", "--topology=v3:2x2"])
     assert tuple(values.vary) == VARIED
-    assert (values.timeout, values.time_limit, values.candidates) == (300.0, 600.0, None)
+    assert (values.timeout, values.time_limit, values.candidates) == (300.0, 570.0, None)
 
 
 def test_place_for_the_file_is_refused_before_anything_is_done(tmp_path):

@@ -47,7 +47,7 @@ def define(values: flags.FlagValues = flags.FLAGS) -> None:
         "one in the user's cache.",
         flag_values=values,
     )
-    flags.DEFINE_float("time_limit", 600.0, "Seconds for everything.", flag_values=values)
+    flags.DEFINE_float("time_limit", 570.0, "Seconds for the search.", flag_values=values)
     flags.DEFINE_integer(
         "candidates", None, "How many layouts are compiled at most.", flag_values=values
     )

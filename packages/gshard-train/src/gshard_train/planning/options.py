@@ -17,7 +17,7 @@ class Options:
     Attributes:
       out: where the gin file of the best layout goes; "" for nowhere.
       results: folder of results.
-      time_limit: seconds for everything.
+      time_limit: seconds for the search.
       compile_limit: seconds for one candidate.
       candidates: how many are compiled at most; None for any number.
       vary: fields of `Layout` that are varied.
@@ -29,7 +29,7 @@ class Options:
 
     out: str
     results: str
-    time_limit: float = 600.0
+    time_limit: float = 570.0
     compile_limit: float = 300.0
     candidates: int | None = None
     vary: tuple[str, ...] = VARIED
