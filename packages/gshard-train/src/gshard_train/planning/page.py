@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gshard_annotate.inspector.page_tables import Heading, cell, table_section
 from gshard_annotate.inspector.quantities import duration, size
+from gshard_train.monitoring.short_numbers import short
 from gshard_train.planning.row import Row
 from gshard_train.planning.search import Found
 from gshard_train.planning.table import best_first, layout_cells, layout_line, outcome, said_of
@@ -83,12 +84,13 @@ def _rows(rows: Sequence[Row], best: Row | None) -> list[str]:
         kind = ' class="best"' if row is best else ""
         own = ' <span class="flag">own</span>' if row.candidate.own else ""
         rules, groups, *rest = cells
+        speed = row.tokens_per_second
         listed.append(
             f"<tr><td{kind}>{mesh}{own}</td><td>{rules}</td>"
             f"{cell(groups, float(groups or 0))}{''.join(map(cell, rest))}"
             f"{cell(size(row.bytes) if row.bytes else '', float(row.bytes or 0))}"
             f"{cell(duration(row.seconds) if row.seconds else '', row.seconds or 0.0)}"
-            f"{cell(f'{row.tokens_per_second or 0:,.0f}', row.tokens_per_second or 0.0)}"
+            f"{cell(f'{speed:,.0f}' if speed else '', speed or 0.0)}"
             f"{cell(escape(said_of(row)))}</tr>\n"
         )
     return listed
@@ -147,7 +149,7 @@ def _axes(scale: _Scale, limit: int) -> str:
     for share in (0, 0.5, 1):
         count, speed = (end * share / 1.05 for end in scale)
         texts += f'<text x="{scale.across(count):.1f}" y="{base + 16}">{count / _GIB:.3g}</text>'
-        texts += f'<text x="0" y="{scale.up(speed) + 4:.1f}">{speed:.3g}</text>'
+        texts += f'<text x="0" y="{scale.up(speed) + 4:.1f}">{short(speed)}</text>'
     return lines + texts
 
 
