@@ -114,7 +114,8 @@ def _card(compiler: "Compiler", result: "Result") -> "CostCard":
 
     values = flags.FLAGS
     card = cost_card(result, tokens=values.tokens, price=values.price)
-    if not values.advise or not result.fault or result.fault.kind != "too large":
+    is_compiled = result.report is not None or result.fault is not None
+    if not values.advise or not is_compiled or card.fits is not False:
         return card
     logging.info("It %s. Looking for what would make it fit.", card.verdict)
     try:

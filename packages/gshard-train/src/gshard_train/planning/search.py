@@ -143,7 +143,7 @@ class Search:
             self._drop(lambda one: one.floor.seconds >= limit, TOO_SLOW)
         if row.fits:
             self._drop(lambda one: row.candidate.keeps_more_than(one), MORE_WORK)
-        elif row.result.fault and row.result.fault.kind == "too large":
+        elif row.result.fault is None or row.result.fault.kind == "too large":
             self._drop(lambda one: one.keeps_more_than(row.candidate), MORE_ROOM)
 
     def _drop(self, wrong: Callable[[Candidate], bool], reason: str) -> None:

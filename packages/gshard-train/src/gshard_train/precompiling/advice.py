@@ -12,7 +12,7 @@ from gshard_annotate.inspector.quantities import duration, size
 from gshard_train.precompiling.changes import Change, Rung
 from gshard_train.precompiling.job import Job, Result
 from gshard_train.precompiling.ladder import ladder
-from gshard_train.precompiling.verdict import DeviceMemory, device_memory, verdict
+from gshard_train.precompiling.verdict import DeviceMemory, device_memory, fits, verdict
 
 # A change that saves less than this share of the need is taken back.
 _HELPS = 0.01
@@ -96,7 +96,8 @@ def advise(
     Raises:
       ValueError: the result is not of a job that is too large.
     """
-    if result.facts is None or result.fault is None or result.fault.kind != "too large":
+    facts, fault = result.facts, result.fault
+    if facts is None or fits(device_memory(result, facts), fault) is not False:
         raise ValueError("advise: only a program that is too large needs advice")
     search = _Search(compiler, result, timeout_seconds, on_try)
     tried = []

@@ -94,13 +94,13 @@ def program_limit(device_kind: str) -> int | None:
 def fits(memory: DeviceMemory, fault: Fault | None) -> bool | None:
     """Whether the program fits on a device; None where there is no telling.
 
-    Where it was compiled the compiler's word counts: it refuses what its chip has no room for, and
-    the sum of the classes that it tells may be a little above what it lays out.
+    That it was compiled does not say so: for a machine that is not there the compiler looks at
+    temporaries, by an estimate from before it lays them out, and not at what lies beside them.
     """
     if fault is not None:
         return False if fault.kind == "too large" else None
     if memory.peak is not None:
-        return True
+        return memory.limit is None or memory.peak <= memory.limit
     lies = memory.state + memory.inputs
     return False if memory.limit is not None and lies > memory.limit else None
 
@@ -117,13 +117,9 @@ def verdict(memory: DeviceMemory, fault: Fault | None) -> tuple[bool | None, str
     used = f"{size(memory.peak)} of the {size(memory.limit)} that a device has for programs"
     over = size(memory.peak - memory.limit)
     if not found:
-        return found, f"does not fit: {used}, {over} too much"
-    if memory.peak <= memory.limit:
-        return found, f"fits: {used}, {size(memory.limit - memory.peak)} free"
-    return found, (
-        f"fits by the compiler's word, with nothing to spare: its classes of memory add up to "
-        f"{used}, {over} above it"
-    )
+        took = "" if fault else "; the compiler took it, since it looks at temporaries alone"
+        return found, f"does not fit: {used}, {over} too much{took}"
+    return found, f"fits: {used}, {size(memory.limit - memory.peak)} free"
 
 
 def _of_state(memory: DeviceMemory, found: bool | None) -> str:
