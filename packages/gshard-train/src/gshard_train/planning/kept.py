@@ -11,10 +11,7 @@ from gshard_train.errors import UserError
 from gshard_train.precompiling import job_json
 from gshard_train.precompiling.job import Job, Result
 from gshard_train.precompiling.layout import Layout
-from gshard_train.precompiling.sources import sources, versions
-
-# What the compiler reads beside the program.
-_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+from gshard_train.precompiling.sources import compiler_flags, sources, versions
 
 
 class Kept:
@@ -76,7 +73,7 @@ class Kept:
             field.name: getattr(job.layout, field.name) for field in dataclasses.fields(Layout)
         }
         asked = [self._text, layout, job.topology, job.num_slices, job.mode]
-        made_by = [sources(), versions(), [os.environ.get(name) for name in _FLAGS]]
+        made_by = [sources(), versions(), compiler_flags()]
         return self._folder / f"{_hash(asked, 20)}-{_hash(made_by, 8)}.json"
 
 

@@ -115,8 +115,8 @@ def verdict(memory: DeviceMemory, fault: Fault | None) -> tuple[bool | None, str
     if memory.limit is None:
         return found, f"takes {size(memory.peak)} a device, whose memory is not known"
     used = f"{size(memory.peak)} of the {size(memory.limit)} that a device has for programs"
-    over = size(memory.peak - memory.limit)
     if not found:
+        over = size(memory.peak - memory.limit)
         took = "" if fault else "; the compiler took it, since it looks at temporaries alone"
         return found, f"does not fit: {used}, {over} too much{took}"
     return found, f"fits: {used}, {size(memory.limit - memory.peak)} free"
